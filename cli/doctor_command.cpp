@@ -1,5 +1,5 @@
-// `teraio doctor`: reports what the directories and drives of this machine support, and what limits
-// them.
+// `teraio doctor`: directories what the directories and drives of this machine support, and what
+// limits them.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -13,7 +13,7 @@
 #include "device/system_memory.h"
 #include "doctor_verdict.h"
 #include "drives/drive_endurance.h"
-#include "probe/directory_report.h"
+#include "probe/directory_facts.h"
 
 namespace teraio::cli {
 namespace {
@@ -113,30 +113,30 @@ void print_drive(const drives::DriveFacts& drive, const System& system,
   for (const drives::DriveFacts& member : drive.members) print_drive(member, system, arguments);
 }
 
-void print_report(const probe::DirectoryReport& report, const System& system,
-                  const Arguments& arguments) {
-  fmt::print("\n{}\n", report.directory.string());
-  print_line("usable", report.status.ok() ? "yes" : "NO: " + report.status.message());
-  if (report.mount)
-    print_line("file system", fmt::format("{} on {} ({})", report.mount->file_system,
-                                          report.mount->source, report.mount->options));
-  if (report.status.ok()) {
-    print_line("free", format_size(report.free_bytes));
-    print_line("direct I/O", report.has_direct_io ? to_text(report.alignment)
-                                                  : "no: through the page cache, slower");
-    print_line("io_uring", report.io_uring.ok()
+void print_directory(const probe::DirectoryFacts& facts, const System& system,
+                     const Arguments& arguments) {
+  fmt::print("\n{}\n", facts.directory.string());
+  print_line("usable", facts.status.ok() ? "yes" : "NO: " + facts.status.message());
+  if (facts.mount)
+    print_line("file system", fmt::format("{} on {} ({})", facts.mount->file_system,
+                                          facts.mount->source, facts.mount->options));
+  if (facts.status.ok()) {
+    print_line("free", format_size(facts.free_bytes));
+    print_line("direct I/O", facts.has_direct_io ? to_text(facts.alignment)
+                                                 : "no: through the page cache, slower");
+    print_line("io_uring", facts.io_uring.ok()
                                ? "yes"
-                               : "no: " + report.io_uring.message() + "; threads instead");
-    if (report.io_uring.ok())
-      print_line("registered buffers", report.registered_buffers.ok()
+                               : "no: " + facts.io_uring.message() + "; threads instead");
+    if (facts.io_uring.ok())
+      print_line("registered buffers", facts.registered_buffers.ok()
                                            ? "yes, where transfers are staged for a device"
-                                           : "no: " + report.registered_buffers.message());
-    print_line("GPUDirect Storage", report.gpu_direct_off.empty()
-                                        ? report.gpu_direct_mode + ", verified when a run begins"
-                                        : "off: " + report.gpu_direct_off);
+                                           : "no: " + facts.registered_buffers.message());
+    print_line("GPUDirect Storage", facts.gpu_direct_off.empty()
+                                        ? facts.gpu_direct_mode + ", verified when a run begins"
+                                        : "off: " + facts.gpu_direct_off);
   }
-  if (report.drive)
-    print_drive(*report.drive, system, arguments);
+  if (facts.drive)
+    print_drive(*facts.drive, system, arguments);
   else
     print_line("drive", "hidden by the file system");
 }
@@ -165,35 +165,35 @@ nlohmann::ordered_json to_json(const drives::DriveFacts& drive, const System& sy
   return json;
 }
 
-nlohmann::ordered_json to_json(const probe::DirectoryReport& report, const System& system,
+nlohmann::ordered_json to_json(const probe::DirectoryFacts& facts, const System& system,
                                const Arguments& arguments) {
-  nlohmann::ordered_json json{{"directory", report.directory.string()},
-                              {"is_usable", report.status.ok()},
-                              {"problem", report.status.message()}};
-  if (report.mount) {
-    json["file_system"] = report.mount->file_system;
-    json["mount_source"] = report.mount->source;
-    json["mount_options"] = report.mount->options;
+  nlohmann::ordered_json json{{"directory", facts.directory.string()},
+                              {"is_usable", facts.status.ok()},
+                              {"problem", facts.status.message()}};
+  if (facts.mount) {
+    json["file_system"] = facts.mount->file_system;
+    json["mount_source"] = facts.mount->source;
+    json["mount_options"] = facts.mount->options;
   }
-  if (report.status.ok()) {
-    json["free_bytes"] = report.free_bytes;
-    json["has_direct_io"] = report.has_direct_io;
-    json["has_io_uring"] = report.io_uring.ok();
-    json["io_uring_problem"] = report.io_uring.message();
-    json["has_registered_buffers"] = report.registered_buffers.ok();
-    json["registered_buffers_problem"] = report.registered_buffers.message();
-    json["gpu_direct_mode"] = report.gpu_direct_off.empty() ? report.gpu_direct_mode : "off";
-    json["gpu_direct_problem"] = report.gpu_direct_off;
+  if (facts.status.ok()) {
+    json["free_bytes"] = facts.free_bytes;
+    json["has_direct_io"] = facts.has_direct_io;
+    json["has_io_uring"] = facts.io_uring.ok();
+    json["io_uring_problem"] = facts.io_uring.message();
+    json["has_registered_buffers"] = facts.registered_buffers.ok();
+    json["registered_buffers_problem"] = facts.registered_buffers.message();
+    json["gpu_direct_mode"] = facts.gpu_direct_off.empty() ? facts.gpu_direct_mode : "off";
+    json["gpu_direct_problem"] = facts.gpu_direct_off;
   }
-  if (report.alignment) {
-    json["memory_alignment_bytes"] = report.alignment->memory_bytes;
-    json["offset_alignment_bytes"] = report.alignment->offset_bytes;
+  if (facts.alignment) {
+    json["memory_alignment_bytes"] = facts.alignment->memory_bytes;
+    json["offset_alignment_bytes"] = facts.alignment->offset_bytes;
   }
-  if (report.drive) json["drive"] = to_json(*report.drive, system, arguments);
+  if (facts.drive) json["drive"] = to_json(*facts.drive, system, arguments);
   return json;
 }
 
-void print_json(const std::vector<probe::DirectoryReport>& reports, const System& system,
+void print_json(const std::vector<probe::DirectoryFacts>& directories, const System& system,
                 const Arguments& arguments) {
   nlohmann::ordered_json json{{"memory_lock_limit_bytes", system.memory_lock_bytes},
                               {"numa_nodes", system.memory.numa_nodes},
@@ -203,12 +203,12 @@ void print_json(const std::vector<probe::DirectoryReport>& reports, const System
                               {"directories", nlohmann::json::array()}};
   for (const drives::GpuFacts& gpu : system.gpus)
     json["gpus"].push_back({{"pci_address", gpu.pci_address}, {"numa_node", gpu.numa_node}});
-  for (const probe::DirectoryReport& report : reports)
-    json["directories"].push_back(to_json(report, system, arguments));
+  for (const probe::DirectoryFacts& facts : directories)
+    json["directories"].push_back(to_json(facts, system, arguments));
   fmt::print("{}\n", json.dump(1));
 }
 
-void print_text(const std::vector<probe::DirectoryReport>& reports, const System& system,
+void print_text(const std::vector<probe::DirectoryFacts>& directories, const System& system,
                 const Arguments& arguments) {
   fmt::print("{:<22} {}\n", "memory-lock limit",
              system.memory_lock_bytes < 0 ? "none" : format_size(system.memory_lock_bytes));
@@ -218,21 +218,22 @@ void print_text(const std::vector<probe::DirectoryReport>& reports, const System
   for (const drives::GpuFacts& gpu : system.gpus)
     fmt::print("{:<22} {}, NUMA node {}\n", "NVIDIA GPU", gpu.pci_address,
                gpu.numa_node < 0 ? "unknown" : std::to_string(gpu.numa_node));
-  for (const probe::DirectoryReport& report : reports) print_report(report, system, arguments);
-  fmt::print("\n{}", verdict_of(reports, !system.gpus.empty()));
+  for (const probe::DirectoryFacts& facts : directories) print_directory(facts, system, arguments);
+  fmt::print("\n{}", verdict_of(directories, !system.gpus.empty()));
 }
 
 void doctor(const Arguments& arguments) {
   const System system = inspect_system(arguments.sysfs);
   probe::SystemFolders folders;
   folders.sysfs = arguments.sysfs;
-  std::vector<probe::DirectoryReport> reports;
+  std::vector<probe::DirectoryFacts> directories;
   bool are_all_usable = true;
   for (const std::string& directory : arguments.directories) {
-    reports.push_back(inspect_directory(directory, folders));
-    are_all_usable = are_all_usable && reports.back().status.ok();
+    directories.push_back(inspect_directory(directory, folders));
+    are_all_usable = are_all_usable && directories.back().status.ok();
   }
-  arguments.json ? print_json(reports, system, arguments) : print_text(reports, system, arguments);
+  arguments.json ? print_json(directories, system, arguments)
+                 : print_text(directories, system, arguments);
   if (!are_all_usable) throw CLI::RuntimeError(1);
 }
 

@@ -5,11 +5,11 @@
 #include <span>
 #include <string>
 
-#include "probe/directory_report.h"
+#include "probe/directory_facts.h"
 
 namespace teraio::cli {
 
 // Formats the verdict in lines. `has_gpu`: the machine has an NVIDIA GPU.
-std::string verdict_of(std::span<const probe::DirectoryReport> reports, bool has_gpu);
+std::string verdict_of(std::span<const probe::DirectoryFacts> directories, bool has_gpu);
 
 }  // namespace teraio::cli

@@ -24,7 +24,7 @@ from teraio.units import format_size, parse_size
 from teraio.watch import notebook
 from teraio.watch.environment import versions
 from teraio.watch.progress_thread import ProgressThread
-from teraio.watch.run_report import RunReporter
+from teraio.watch.run_writer import RunWriter
 from teraio.watch.status_display import StatusDisplay
 
 _log = logging.getLogger("teraio")
@@ -152,7 +152,7 @@ class Session:
         self._compiled_graphs = CompiledGraphs()
         self._verification = Verification(verify)
         self._settings = settings
-        self._reporter = RunReporter(self, report, settings, self._created_at) if report else None
+        self._writer = RunWriter(self, report, settings, self._created_at) if report else None
         self._status_display = StatusDisplay(
             self._core,
             ranks=ranks,
@@ -282,9 +282,9 @@ class Session:
         Raises:
             teraio.Error: the file cannot be written.
         """
-        reporter, self._reporter = self._reporter, None
-        if reporter is not None:
-            reporter.save(self._step_count())
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.save(self._step_count())
 
     def _step_count(self):
         """Returns the number of steps so far. iterations() has forgotten the first of many."""
@@ -304,8 +304,8 @@ class Session:
 
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory) / "session"
-            reporter = RunReporter(self, path, self._settings, self._created_at)
-            reporter.save(self._step_count())
+            writer = RunWriter(self, path, self._settings, self._created_at)
+            writer.save(self._step_count())
             return Report(path)
 
     def save_timeline(self, path):

@@ -1,6 +1,6 @@
-// The report of `teraio doctor`: mounts, drives of captured trees, and GPUDirect Storage with its
+// The facts of `teraio doctor`: mounts, drives of captured trees, and GPUDirect Storage with its
 // reasons.
-#include "probe/directory_report.h"
+#include "probe/directory_facts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ TEST(FindMount, TheInnermostCounts) {
 class InspectDirectory : public ::testing::Test {
  protected:
   // Inspects the test's directory as if it were mounted from this device.
-  DirectoryReport inspect(const SysfsTree& tree, const std::string& source) {
+  DirectoryFacts inspect(const SysfsTree& tree, const std::string& source) {
     const std::filesystem::path mountinfo = scratch_.path() / "mountinfo";
     std::ofstream(mountinfo) << "27 1 259:2 / / rw - ext4 " << source << " rw\n";
     SystemFolders folders;
@@ -53,23 +53,23 @@ class InspectDirectory : public ::testing::Test {
 
 TEST_F(InspectDirectory, SaysWhatAUsableDirectoryIs) {
   const SysfsTree tree("virtio");
-  const DirectoryReport report = inspect(tree, "/dev/vda");
-  EXPECT_TRUE(report.status.ok()) << report.status.message();
-  EXPECT_EQ(report.mount->file_system, "ext4");
-  EXPECT_GT(report.free_bytes, 0);
-  ASSERT_TRUE(report.drive.has_value());
-  EXPECT_EQ(report.drive->serial, "root-disk");
-  EXPECT_THAT(report.gpu_direct_off, HasSubstr("no NVIDIA GPU"));
+  const DirectoryFacts facts = inspect(tree, "/dev/vda");
+  EXPECT_TRUE(facts.status.ok()) << facts.status.message();
+  EXPECT_EQ(facts.mount->file_system, "ext4");
+  EXPECT_GT(facts.free_bytes, 0);
+  ASSERT_TRUE(facts.drive.has_value());
+  EXPECT_EQ(facts.drive->serial, "root-disk");
+  EXPECT_THAT(facts.gpu_direct_off, HasSubstr("no NVIDIA GPU"));
   EXPECT_TRUE(directory_.is_empty());
 }
 
 TEST_F(InspectDirectory, APartitionIsItsDrive) {
   setenv("TERAIO_LIBCUFILE", "/nowhere/libcufile.so.0", 1);
   const SysfsTree tree("nvme_two_gpus");
-  const DirectoryReport report = inspect(tree, "/dev/nvme0n1p1");
-  ASSERT_TRUE(report.drive.has_value());
-  EXPECT_EQ(report.drive->name, "nvme0n1");
-  EXPECT_THAT(report.gpu_direct_off, HasSubstr("/nowhere/libcufile.so.0"));
+  const DirectoryFacts facts = inspect(tree, "/dev/nvme0n1p1");
+  ASSERT_TRUE(facts.drive.has_value());
+  EXPECT_EQ(facts.drive->name, "nvme0n1");
+  EXPECT_THAT(facts.gpu_direct_off, HasSubstr("/nowhere/libcufile.so.0"));
   unsetenv("TERAIO_LIBCUFILE");
 }
 
@@ -80,8 +80,8 @@ TEST_F(InspectDirectory, AHiddenDriveIsSaid) {
 }
 
 TEST(InspectNothing, AMissingDirectoryIsAProblemNotACrash) {
-  const DirectoryReport report = inspect_directory("/nowhere/at/all", {});
-  EXPECT_EQ(report.status.code(), ErrorCode::kNotFound);
+  const DirectoryFacts facts = inspect_directory("/nowhere/at/all", {});
+  EXPECT_EQ(facts.status.code(), ErrorCode::kNotFound);
 }
 
 class WhyNoGpuDirect : public ::testing::Test {

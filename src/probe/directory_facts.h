@@ -1,4 +1,4 @@
-// DirectoryReport: what a user needs to know about a directory before tensors are stored there.
+// DirectoryFacts: what a user needs to know about a directory before tensors are stored there.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct Alignment {
   int64_t offset_bytes = 0;
 };
 
-struct DirectoryReport {
+struct DirectoryFacts {
   std::filesystem::path directory;
   Status status;  // if not ok, the directory is unusable; only mount and drive are set
   std::optional<Mount> mount;
@@ -50,8 +50,8 @@ struct SystemFolders {
 };
 
 // Examines a directory. Creates a small unnamed file in it, which disappears on return. Any thread.
-DirectoryReport inspect_directory(const std::filesystem::path& directory,
-                                  const SystemFolders& folders);
+DirectoryFacts inspect_directory(const std::filesystem::path& directory,
+                                 const SystemFolders& folders);
 
 // The conditions for GPUDirect Storage, short of a trial.
 struct GpuDirectConditions {

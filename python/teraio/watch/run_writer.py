@@ -1,4 +1,4 @@
-"""The report of a run: the files that `teraio report` makes a page of (docs/watching.md)."""
+"""The files of a run, of which `teraio report` makes a page (docs/watching.md)."""
 
 import json
 import statistics
@@ -13,8 +13,8 @@ from teraio.watch.environment import machine, versions
 FORMAT = "teraio-run/1"  # of run.json
 
 
-class RunReporter:
-    """Writes the report of a session into a directory.
+class RunWriter:
+    """Writes the files of a session into its report directory.
 
     Args:
         session: the `teraio.Session`.

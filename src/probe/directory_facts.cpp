@@ -1,4 +1,4 @@
-#include "probe/directory_report.h"
+#include "probe/directory_facts.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -82,37 +82,37 @@ Status try_registering(io::DriveIo& io) {
   return io.register_memory(memory.get(), size_bytes);
 }
 
-void try_file(DirectoryReport& report) {
-  const auto room_bytes = io::free_room_bytes(report.directory, 0);
+void try_file(DirectoryFacts& facts) {
+  const auto room_bytes = io::free_room_bytes(facts.directory, 0);
   if (!room_bytes.ok()) {
-    report.status = room_bytes.status();
+    facts.status = room_bytes.status();
     return;
   }
-  report.free_bytes = *room_bytes;
-  const auto file = io::ExtentFile::create(report.directory, {.size_bytes = kMiB});
+  facts.free_bytes = *room_bytes;
+  const auto file = io::ExtentFile::create(facts.directory, {.size_bytes = kMiB});
   if (!file.ok()) {
-    report.status = file.status();
+    facts.status = file.status();
     return;
   }
-  report.has_direct_io = file->is_direct();
-  report.alignment = direct_io_alignment(file->fd());
+  facts.has_direct_io = file->is_direct();
+  facts.alignment = direct_io_alignment(file->fd());
   const auto uring = io::open_uring_io(file->fd(), 2);
-  report.io_uring = uring.status();
-  report.registered_buffers = uring.ok() ? try_registering(**uring) : uring.status();
+  facts.io_uring = uring.status();
+  facts.registered_buffers = uring.ok() ? try_registering(**uring) : uring.status();
 }
 
-void judge_gpu_direct(DirectoryReport& report, const SystemFolders& folders) {
+void judge_gpu_direct(DirectoryFacts& facts, const SystemFolders& folders) {
   GpuDirectConditions conditions;
   conditions.has_gpu = !drives::find_gpus(folders.sysfs).empty();
   conditions.has_udev = fs::exists(folders.udev);
   conditions.has_nvidia_fs = fs::exists(folders.sysfs / "module/nvidia_fs");
-  conditions.has_direct_io = report.has_direct_io;
-  if (report.mount) conditions.file_system = report.mount->file_system;
+  conditions.has_direct_io = facts.has_direct_io;
+  if (facts.mount) conditions.file_system = facts.mount->file_system;
   // Loading the library makes sense only on a machine with a GPU.
   if (conditions.has_gpu) conditions.library = io::check_cufile();
-  report.gpu_direct_off = why_no_gpu_direct(conditions, report.drive);
-  if (!report.gpu_direct_off.empty()) return;
-  report.gpu_direct_mode = conditions.has_nvidia_fs ? "nvidia-fs" : "PCI P2PDMA";
+  facts.gpu_direct_off = why_no_gpu_direct(conditions, facts.drive);
+  if (!facts.gpu_direct_off.empty()) return;
+  facts.gpu_direct_mode = conditions.has_nvidia_fs ? "nvidia-fs" : "PCI P2PDMA";
 }
 
 }  // namespace
@@ -150,17 +150,17 @@ std::string why_no_gpu_direct(const GpuDirectConditions& conditions,
   return conditions.library.message();
 }
 
-DirectoryReport inspect_directory(const fs::path& directory, const SystemFolders& folders) {
-  DirectoryReport report;
-  report.directory = directory;
-  report.status = io::check_directory(directory, false);
+DirectoryFacts inspect_directory(const fs::path& directory, const SystemFolders& folders) {
+  DirectoryFacts facts;
+  facts.directory = directory;
+  facts.status = io::check_directory(directory, false);
   std::error_code error;
-  report.mount = find_mount(whole_file(folders.mountinfo), fs::canonical(directory, error));
-  const fs::path drive = find_drive(directory, report.mount, folders.sysfs);
-  if (!drive.empty()) report.drive = drives::read_drive_facts(drive);
-  if (report.status.ok()) try_file(report);
-  if (report.status.ok()) judge_gpu_direct(report, folders);
-  return report;
+  facts.mount = find_mount(whole_file(folders.mountinfo), fs::canonical(directory, error));
+  const fs::path drive = find_drive(directory, facts.mount, folders.sysfs);
+  if (!drive.empty()) facts.drive = drives::read_drive_facts(drive);
+  if (facts.status.ok()) try_file(facts);
+  if (facts.status.ok()) judge_gpu_direct(facts, folders);
+  return facts;
 }
 
 }  // namespace teraio::probe
