@@ -43,7 +43,7 @@ std::byte* Arena::allocate(int64_t size_bytes, const Tenant& tenant, int64_t gro
   }
   if (effort == Effort::kUtmost && exchange_pages(size_bytes, growth_limit_bytes))
     return allocate_free(size_bytes, tenant);
-  if (free_bytes() + growth_limit_bytes >= size_bytes) commit_all(growth_limit_bytes);
+  if (size_bytes - free_bytes() <= growth_limit_bytes) commit_all(growth_limit_bytes);
   return nullptr;
 }
 
@@ -112,6 +112,7 @@ std::vector<Relocation> Arena::find_room(int64_t size_bytes, const MayMove& may_
                            [&](ByteRange range) { taken.push_back({range}); });
   std::ranges::inplace_merge(taken, taken.begin() + static_cast<std::ptrdiff_t>(blocks_.size()), {},
                              [](const ArenaBlock& block) { return block.range.begin_bytes; });
+  taken.push_back({{space_->size_bytes(), 0}});
   std::vector<Relocation> relocations;
   for (const BlockMove& move : find_moves(taken, gaps_, size_bytes, most_bytes))
     relocations.push_back({.from = space_->at(move.from.begin_bytes),

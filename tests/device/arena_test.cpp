@@ -183,6 +183,16 @@ TEST_F(ArenaTest, NothingSlidesPastWhatMayNotMove) {
   EXPECT_TRUE(arena_->find_room(6 * kPageBytes, others, kArenaPages * kPageBytes).empty());
 }
 
+TEST_F(ArenaTest, FreePagesAtTheEndCount) {
+  open();
+  std::vector<std::byte*> blocks;
+  for (const int64_t page_count : {4089, 2, 3, 2}) blocks.push_back(take(page_count));
+  for (const int i : {1, 3}) arena_->release(blocks[i]);
+  const auto moves = room_for(4);
+  ASSERT_EQ(moves.size(), 1u);
+  EXPECT_EQ(moves[0].to, blocks[1]);
+}
+
 TEST_F(ArenaTest, WhatMayNotMoveStays) {
   open();
   std::vector<std::byte*> blocks;
