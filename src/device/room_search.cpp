@@ -9,6 +9,9 @@ namespace {
 // Windows that are tried, those with the fewest bytes to move first.
 constexpr size_t kWindowsTried = 32;
 
+// Copies of which a slide may consist, each as long as the block slides.
+constexpr int64_t kCopiesPerSlide = 64;
+
 // The blocks from `first` to before `last` lie in it.
 struct Window {
   int64_t begin_bytes = 0;
@@ -30,6 +33,10 @@ class RoomSearch {
   std::vector<BlockMove> slide(int64_t most_bytes) const;
 
  private:
+  bool may_slide(size_t block, int64_t down_bytes) const {
+    return blocks_[block].may_move &&
+           blocks_[block].range.size_bytes <= kCopiesPerSlide * down_bytes;
+  }
   template <typename BeginOf>
   void add_windows(int64_t most_bytes, BeginOf begin_of, std::vector<Window>& windows) const;
   int64_t end_before(size_t block) const {
@@ -118,7 +125,7 @@ std::vector<BlockMove> RoomSearch::slide(int64_t most_bytes) const {
         (!best || window.moved_bytes < best->moved_bytes))
       best = window;
     window.moved_bytes += blocks_[window.last].range.size_bytes;
-    if (!blocks_[window.last].may_move) {
+    if (!may_slide(window.last, free_bytes)) {
       free_bytes = window.moved_bytes = 0;
       window.first = window.last + 1;
     }
@@ -126,8 +133,10 @@ std::vector<BlockMove> RoomSearch::slide(int64_t most_bytes) const {
   if (!best) return {};
   std::vector<BlockMove> moves;
   int64_t to_bytes = end_before(best->first);
-  for (size_t i = best->first; i < best->last; to_bytes += blocks_[i++].range.size_bytes)
+  for (size_t i = best->first; i < best->last; to_bytes += blocks_[i++].range.size_bytes) {
+    if (!may_slide(i, blocks_[i].range.begin_bytes - to_bytes)) return {};
     moves.push_back({blocks_[i].range, to_bytes});
+  }
   return moves;
 }
 

@@ -193,6 +193,16 @@ TEST_F(ArenaTest, FreePagesAtTheEndCount) {
   EXPECT_EQ(moves[0].to, blocks[1]);
 }
 
+TEST_F(ArenaTest, ASlideIsNotManySmallCopies) {
+  for (const int64_t page_count : {64, 65}) {
+    open();
+    std::vector<std::byte*> blocks;
+    for (const int64_t each : {int64_t{1}, page_count, int64_t{1}}) blocks.push_back(take(each));
+    for (const int i : {0, 2}) arena_->release(blocks[i]);
+    EXPECT_EQ(room_for(2, kArenaPages + 1).size(), page_count == 64 ? 1u : 0u);
+  }
+}
+
 TEST_F(ArenaTest, WhatMayNotMoveStays) {
   open();
   std::vector<std::byte*> blocks;
