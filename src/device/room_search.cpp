@@ -31,8 +31,17 @@ class RoomSearch {
   std::vector<BlockMove> clear(const Window& window) const;
   // Slides blocks down, as few bytes as possible. Empty: it takes more than `most_bytes`.
   std::vector<BlockMove> slide(int64_t most_bytes) const;
+  // Both: blocks between two that stay move elsewhere, until what is left there can slide.
+  std::vector<BlockMove> clear_and_slide(int64_t most_bytes) const;
 
  private:
+  // Blocks that may move, between two that may not.
+  struct Stretch {
+    size_t first = 0;
+    size_t last = 0;
+    ByteRange range;
+    int64_t missing_bytes = 0;  // that must leave it
+  };
   bool may_slide(size_t block, int64_t down_bytes) const {
     return blocks_[block].may_move &&
            blocks_[block].range.size_bytes <= kCopiesPerSlide * down_bytes;
@@ -45,6 +54,10 @@ class RoomSearch {
   int64_t free_before(size_t block) const {
     return blocks_[block].range.begin_bytes - end_before(block);
   }
+
+  std::vector<Stretch> stretches() const;
+  std::vector<BlockMove> clear_part(const Stretch& stretch) const;
+  std::vector<ArenaBlock> after(std::span<const BlockMove> moves) const;
 
   std::span<const ArenaBlock> blocks_;
   const Gaps& gaps_;
@@ -146,6 +159,77 @@ int64_t moved_bytes(const std::vector<BlockMove>& moves) {
   return bytes;
 }
 
+// Those that hold the block, the one from which least must leave first.
+std::vector<RoomSearch::Stretch> RoomSearch::stretches() const {
+  std::vector<Stretch> stretches;
+  Stretch next;
+  next.missing_bytes = size_bytes_;
+  for (; next.last < blocks_.size(); ++next.last) {
+    next.missing_bytes -= free_before(next.last);
+    if (blocks_[next.last].may_move) continue;
+    const int64_t begin_bytes = end_before(next.first);
+    next.range = {begin_bytes, blocks_[next.last].range.begin_bytes - begin_bytes};
+    if (next.range.size_bytes >= size_bytes_) stretches.push_back(next);
+    next.first = next.last + 1;
+    next.missing_bytes = size_bytes_;
+  }
+  std::ranges::sort(stretches, {}, &Stretch::missing_bytes);
+  return stretches;
+}
+
+// Moves the smallest block that is enough, or else large ones, into gaps elsewhere.
+std::vector<BlockMove> RoomSearch::clear_part(const Stretch& stretch) const {
+  Gaps gaps = gaps_;
+  gaps.cut(stretch.range);
+  std::vector<ArenaBlock> leaving(blocks_.begin() + static_cast<std::ptrdiff_t>(stretch.first),
+                                  blocks_.begin() + static_cast<std::ptrdiff_t>(stretch.last));
+  std::ranges::stable_sort(leaving, {},
+                           [](const ArenaBlock& block) { return block.range.size_bytes; });
+  std::vector<BlockMove> moves;
+  for (int64_t missing_bytes = stretch.missing_bytes; missing_bytes > 0;) {
+    if (leaving.empty()) return {};
+    auto block = std::ranges::lower_bound(
+        leaving, missing_bytes, {}, [](const ArenaBlock& each) { return each.range.size_bytes; });
+    if (block == leaving.end()) --block;
+    const ByteRange from = block->range;
+    const double leaves_at = block->leaves_at;
+    leaving.erase(block);
+    const std::optional<int64_t> place = gaps.place_for(from.size_bytes, leaves_at);
+    if (!place) continue;
+    gaps.erase({*place, from.size_bytes}, leaves_at);
+    moves.push_back({from, *place});
+    missing_bytes -= from.size_bytes;
+  }
+  return moves;
+}
+
+// The blocks when these have moved, which then stay.
+std::vector<ArenaBlock> RoomSearch::after(std::span<const BlockMove> moves) const {
+  std::vector<ArenaBlock> blocks(blocks_.begin(), blocks_.end());
+  for (const BlockMove& move : moves) {
+    ArenaBlock& block =
+        *std::ranges::find(blocks, move.from.begin_bytes,
+                           [](const ArenaBlock& each) { return each.range.begin_bytes; });
+    block.range.begin_bytes = move.to_bytes;
+    block.may_move = false;
+  }
+  std::ranges::sort(blocks, {}, [](const ArenaBlock& block) { return block.range.begin_bytes; });
+  return blocks;
+}
+
+std::vector<BlockMove> RoomSearch::clear_and_slide(int64_t most_bytes) const {
+  for (const Stretch& stretch : stretches()) {
+    std::vector<BlockMove> moves = clear_part(stretch);
+    const std::vector<ArenaBlock> blocks = after(moves);
+    const auto slides =
+        RoomSearch(blocks, gaps_, size_bytes_).slide(most_bytes - moved_bytes(moves));
+    if (moves.empty() || slides.empty()) continue;
+    moves.insert(moves.end(), slides.begin(), slides.end());
+    return moves;
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<BlockMove> find_moves(std::span<const ArenaBlock> blocks, const Gaps& gaps,
@@ -155,7 +239,7 @@ std::vector<BlockMove> find_moves(std::span<const ArenaBlock> blocks, const Gaps
   std::vector<BlockMove> best = search.slide(most_bytes);
   for (const Window& window : search.windows(best.empty() ? most_bytes : moved_bytes(best)))
     if (std::vector<BlockMove> moves = search.clear(window); !moves.empty()) return moves;
-  return best;
+  return best.empty() ? search.clear_and_slide(most_bytes) : best;
 }
 
 }  // namespace teraio::device

@@ -203,6 +203,22 @@ TEST_F(ArenaTest, ASlideIsNotManySmallCopies) {
   }
 }
 
+// Two pages leave a stretch of six for a gap of two, and two slide: neither alone makes room.
+TEST_F(ArenaTest, SomeBlocksMoveElsewhereAndTheOthersSlide) {
+  open();
+  std::vector<std::byte*> blocks;
+  for (const int64_t page_count : {1, 1, 2, 2, 1, 1, 2, 1}) blocks.push_back(take(page_count));
+  for (const int i : {1, 4, 6}) arena_->release(blocks[i]);
+  const auto moves = arena_->find_room(
+      4 * kPageBytes, [](void* tenant) { return *static_cast<int64_t*>(tenant) == 2; },
+      kArenaPages * kPageBytes);
+  ASSERT_EQ(moves.size(), 2u);
+  EXPECT_EQ(moves[0].to, blocks[6]);
+  EXPECT_EQ(moves[1].to, blocks[1]);
+  arena_->relocate(moves);
+  EXPECT_EQ(take(4, kSoon, 0), blocks[1] + 2 * kPageBytes);
+}
+
 TEST_F(ArenaTest, WhatMayNotMoveStays) {
   open();
   std::vector<std::byte*> blocks;
