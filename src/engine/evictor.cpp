@@ -11,10 +11,12 @@
 namespace teraio::engine {
 namespace {
 
-// Bytes that may move on the device per byte that is needed, rather than leave it. By the nominal
-// rates of memory and links, moving them takes less time than a tier and back; not measured.
+// Bytes that may move on the device per byte that is needed, rather than wait for a better place,
+// and rather than leave the device. By the nominal rates of memory and links, moving them takes
+// less time than a tier and back; not measured on a GPU.
 constexpr int64_t kMovesPerByte = 4;
 constexpr int64_t kMovesPerByteOfGpu = 16;
+constexpr int64_t kMovesPerByteThatLeaves = 4;  // times as many
 
 }  // namespace
 
@@ -88,6 +90,8 @@ int64_t Evictor::bytes_leaving() const {
 // if memory is free now. The writes that it started free more when they end.
 bool Evictor::evict_for(int64_t size_bytes, const ProgramPlace& place) {
   const bool is_scattered = size_bytes <= free_bytes() && bytes_leaving() == 0;
+  if (is_scattered && make_room(size_bytes, kMovesPerByteThatLeaves * moves_per_byte_ * size_bytes))
+    return true;
   if (is_scattered)
     return evict_first(in_order_of_fit(candidates(), size_bytes, place), size_bytes);
   const int64_t missing_bytes = size_bytes - std::max<int64_t>(free_bytes(), 0) - bytes_leaving();
