@@ -346,7 +346,7 @@ class Session:
         - `ssd_bytes_read`, `ssd_bytes_written`, and the same for `host`: traffic of the tiers.
         - `stall_read_ns`, `stall_memory_ns`: time spent waiting for transfers, and for memory.
         - `planned_*`, `on_demand_*`, `urgent_reads`, `late_prefetches`: numbers of migrations.
-        - `relocations`, `relocated_bytes`: tensors that moved on the device to make room for others.
+        - `relocations`, `relocated_bytes`: moves of tensors on the device, to make room for others.
         - `discards`: number of tensors that were discarded. `planned_replays`, `on_demand_replays`:
           numbers of ops that ran again to make them, which took `replay_ns`. `banned_replays`: ops
           that are not replayed, because they gave other bits. `verified_replays`,

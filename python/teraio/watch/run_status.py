@@ -5,6 +5,8 @@ import statistics
 import time
 from collections import deque
 
+from teraio.units import format_size
+
 _LEARNING_STEPS = 20  # after which a run that has no plan yet says so
 _STEPS = 10  # that figures per step are taken over
 _RATE_SAMPLES = 6  # that rates are taken over: 5 s with a sample per second
@@ -33,7 +35,7 @@ class RunStatus:
         self._recent = deque(maxlen=_STEPS)  # the newest steps, all with a plan or all without
         self._traffic = deque(maxlen=_RATE_SAMPLES)  # pairs (seconds, counters)
         self._memory = MemoryHistory()
-        self._has_warned = False
+        self._told = set()  # what is told once
 
     def read(self):
         """Returns the state as a dict. Values that are not known yet are None.
@@ -62,7 +64,7 @@ class RunStatus:
         self._memory.add(now, max(peak_bytes, counters["device_bytes"]), step_seconds or 0)
         prediction = self._core.prediction() or {}
         return {
-            "phase": self._phase(counters),
+            "phase": self._phase(counters, prediction),
             "step": self._step,
             "step_seconds": step_seconds,
             "predicted_step_seconds": _seconds(prediction.get("step_ns")),
@@ -89,32 +91,46 @@ class RunStatus:
             self._recent.append(iteration)
         return peak_bytes
 
-    def _phase(self, counters):
+    def _phase(self, counters, prediction):
         if not self._is_planned:
             return "on demand"
         if counters["is_following_plan"]:
+            self._tell_if_needless(prediction)
             return "following a plan"
         if counters["is_planning"]:
             return "planning"
         if counters["plans_made"] == 0 and self._step < _LEARNING_STEPS:
             return "learning"
-        if not self._has_warned and not self._has_repeated():
-            self._has_warned = True
-            self._warn()
+        if not any(pattern["iterations"] > 1 for pattern in self._core.patterns()):
+            self._tell_first_difference()
         return "on demand"
 
-    def _has_repeated(self):
-        return any(pattern["iterations"] > 1 for pattern in self._core.patterns())
+    def _tell_if_needless(self, prediction):
+        budget_bytes = self._core.budget_bytes()
+        needed_bytes = prediction.get("natural_peak_bytes")
+        if needed_bytes is None or needed_bytes > budget_bytes:
+            return
+        if prediction["step_ns"] > prediction["ideal_ns"]:
+            return
+        self._tell_once(
+            "fits",
+            f"the training needs {format_size(needed_bytes)}, less than its budget of "
+            f"{format_size(budget_bytes)}: no tensor moves, and it would train without TERAIO",
+        )
 
-    def _warn(self):
+    def _tell_first_difference(self):
         found = next(iter(self._core.differences()), None)
         place = f": the first to differ was {found['op']} at {found['location']}" if found else ""
-        _log.warning(
-            "teraio: no plan after %d steps, because no step repeats an earlier one%s. Tensors "
-            "move on demand, which is slower",
-            self._step,
-            place,
+        self._tell_once(
+            "no plan",
+            f"no plan after {self._step} steps, because no step repeats an earlier one{place}. "
+            "Tensors move on demand, which is slower",
         )
+
+    def _tell_once(self, what, message):
+        if what not in self._told:
+            self._told.add(what)
+            _log.warning("teraio: %s", message)
 
     def _step_seconds(self):
         durations_ns = [step["duration_ns"] for step in self._recent]

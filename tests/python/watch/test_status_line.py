@@ -273,6 +273,23 @@ def test_a_run_whose_steps_never_repeat_says_so_once(one_settled_thread, caplog)
     assert re.search(place, told.pop())
 
 
+@pytest.mark.parametrize("budget", ["8MB", "12MB"])
+def test_a_run_that_fits_says_once_that_it_needs_no_budget(one_settled_thread, caplog, budget):
+    import torch
+
+    weights = torch.nn.Parameter(torch.ones(500, 500))
+    optimizer = torch.optim.AdamW([weights])
+    with budgets.offload(budget) as session:
+        status = RunStatus(session._core, is_planned=True)
+        for _ in range(6):
+            (torch.ones(500, 500) @ weights).square().mean().backward()
+            optimizer.step()
+            status.read()
+    fits = session.prediction()["natural_peak_bytes"] <= session._core.budget_bytes()
+    said = ["it would train without TERAIO" in text for text in caplog.messages].count(True)
+    assert said in ((1, 2) if fits else (0,))  # the session has a status of its own
+
+
 def test_status_agrees_with_the_session(one_settled_thread):
     import torch
 
