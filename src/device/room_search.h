@@ -6,6 +6,7 @@
 //                 '-window-'
 //      |####....|XXXX|..|XX|.......|######|     the blocks X slide down: the gaps become one
 //
+// Where neither makes room, some blocks between two that stay move elsewhere, and the others slide.
 #pragma once
 
 #include <cstdint>
