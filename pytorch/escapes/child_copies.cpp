@@ -47,6 +47,8 @@ std::optional<engine::BytesVersion> bytes_version(c10::StorageImpl& storage) {
   if (handle == nullptr || session == nullptr || session->is_dry) return std::nullopt;
   if (size_bytes_of(*handle->tensor) < session->smallest_tensor_bytes) return std::nullopt;
   const py::gil_scoped_release no_gil;
+  remember_storage(*handle, storage);
+  engine::note_complete(*handle->tensor);
   std::optional<engine::BytesVersion> version;
   handle->runtime->while_nothing_moves([&] { version = engine::bytes_version(*handle->tensor); });
   return version;
@@ -55,7 +57,6 @@ std::optional<engine::BytesVersion> bytes_version(c10::StorageImpl& storage) {
 void write_copy(c10::StorageImpl& storage, int fd, int64_t offset_bytes) {
   TensorHandle* handle = handle_of(storage);
   const py::gil_scoped_release no_gil;
-  remember_storage(*handle, storage);
   const StorageReferenceGuard guard;
   if (const Status status = handle->runtime->pin(handle->tensor); !status.ok())
     throw_status(status, "");

@@ -14,7 +14,8 @@
 namespace teraio::pytorch {
 
 // Returns the version of the storage's bytes. Nothing: a child finds them in the memory that it
-// inherits, because no session moves them.
+// inherits, because no session moves them. A tensor that no op has used can leave from now on: the
+// program has it.
 std::optional<engine::BytesVersion> bytes_version(c10::StorageImpl& storage);
 
 // Restores the storage and writes its bytes to a file, from `offset_bytes` on. Requires a

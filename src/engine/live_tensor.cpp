@@ -96,6 +96,10 @@ uint64_t structure_of(const iteration::OpSignature& signature, std::span<const U
 // the op that made it ends, and only after that may the tensor leave. A thread that reads false
 // runs the op that made the tensor; another op that takes it meanwhile races with that op in the
 // program itself.
+void note_complete(LiveTensor& tensor) {
+  tensor.birth.is_seen_as_input.store(true, std::memory_order_relaxed);
+}
+
 bool is_newborn(const LiveTensor& tensor) {
   return !tensor.birth.is_seen_as_input.load(std::memory_order_relaxed);
 }

@@ -156,6 +156,14 @@ def test_what_finds_no_room_is_an_error_in_the_child_that_says_so():
             list(loader)
 
 
+def test_what_only_children_read_can_leave():
+    with budgets.offload("10MB") as session:
+        dataset = TensorDataset(*[torch.zeros(4, SIZE) for _ in range(12)])  # 7.7 MB
+        assert len(list(DataLoader(dataset, num_workers=1, multiprocessing_context="fork"))) == 4
+        assert (torch.full((1_000_000,), 2.0) * 2).sum().item() == 4_000_000  # 8 MB
+        assert session.counters()["bytes_away"] > 0
+
+
 def test_random_numbers_that_no_operator_has_used_can_leave():
     with budgets.offload("4MB") as session:
         tensors = [torch.randn(4, SIZE) for _ in range(12)]
