@@ -53,6 +53,9 @@ constexpr std::array kStretchedSets = {ReplaySetOptions{.transfer_share = 1},
 // Rounds are spent on all approaches of short traces, and otherwise on the fastest by next use.
 constexpr size_t kShortTraceOps = 8'000;
 constexpr size_t kRoundsApproaches = 3;
+// Of these, the ones that take at most this many times the fastest: it gets the rounds of the
+// others.
+constexpr double kHopefulRatio = 1.15;
 constexpr int kStretchedRounds = 3;
 constexpr size_t kThoroughApproaches = 2;  // that are searched with Effort::kBest
 // The approaches that are tried without the drives, beside that without replays.
@@ -121,14 +124,27 @@ class ReplaySearch {
   }
 
   void spend_rounds() {
-    const bool is_short = problem_.trace.ops.size() <= kShortTraceOps;
-    const std::vector<Approach> approaches =
-        fastest_approaches(is_short ? outcomes_.size() : kRoundsApproaches);
-    if (approaches.empty()) {
+    if (outcomes_.empty()) {
       failure_ = Status();
       return keep(plan_for({}, Depth::kRounds, left_ns()));
     }
+    const bool is_short = problem_.trace.ops.size() <= kShortTraceOps;
+    std::vector<Approach> approaches =
+        fastest_approaches(is_short ? outcomes_.size() : kRoundsApproaches);
+    if (!is_short) round_factor_ = leave_out_hopeless(approaches);
     try_approaches(approaches, Depth::kRounds);
+    round_factor_ = 1;
+  }
+
+  // Returns how many times the rounds there are for the approaches that are left.
+  int leave_out_hopeless(std::vector<Approach>& approaches) const {
+    const double slowest_ns = kHopefulRatio * static_cast<double>(outcomes_[fastest()].step_ns);
+    const size_t count = approaches.size();
+    const size_t hopeful_count = std::ranges::count_if(outcomes_, [&](const Outcome& outcome) {
+      return static_cast<double>(outcome.step_ns) <= slowest_ns;
+    });
+    approaches.resize(std::min(hopeful_count, count));
+    return static_cast<int>(count / approaches.size());
   }
 
   int64_t left_ns() const { return std::max<int64_t>(deadline_ns_ - clock_.now_ns(), 1); }
@@ -291,7 +307,7 @@ class ReplaySearch {
   Result<Outcome> plan_within(const plan::Limits& limits, const Approach& approach, Depth depth,
                               int64_t time_limit_ns) const {
     const SearchOptions search_options = {depth, time_limit_ns, options_.uses_one_thread,
-                                          options_.stop};
+                                          options_.stop, round_factor_};
     if (approach == Approach{})
       return outcome_of(search_plan(problem_.under(limits), search_options), approach);
     const plan::Plan actions = replay_actions(problem_, approach.periods);
@@ -330,6 +346,7 @@ class ReplaySearch {
   const int64_t deadline_ns_;
   const std::vector<ReplayCandidate> candidates_;
   bool has_time_limit_ = false;
+  int round_factor_ = 1;
   std::vector<Outcome> outcomes_;
   Status failure_;
 };

@@ -313,7 +313,8 @@ class Search {
       prices = prices_of(ideal_ns_, op_ns, config);
     Timing timing;
     if (!drives_share_directions(problem)) timing.writes = WriteTiming::kAtOnce;
-    for (int round = 0; round < config.rounds && !done(incumbent); ++round) {
+    const int rounds = config.rounds * (is_thorough() ? 1 : options_.round_factor);
+    for (int round = 0; round < rounds && !done(incumbent); ++round) {
       std::optional<Execution> execution =
           attempt(config, problem, op_ns, prices, timing, incumbent);
       if (!execution) break;

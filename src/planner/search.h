@@ -31,6 +31,7 @@ struct SearchOptions {
   int64_t time_limit_ns = 0;
   bool uses_one_thread = false;  // these two as for PlannerOptions
   const std::atomic<bool>* stop = nullptr;
+  int round_factor = 1;  // Depth::kRounds: so many times the rounds
 };
 
 // Returns the best plan found. The work of the first two depths is the same in every run. When
