@@ -2,9 +2,11 @@
 
 import contextlib
 import functools
+import itertools
 
 import torch
 import torch.utils.data.dataloader as dataloader
+from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -14,12 +16,12 @@ from torch._subclasses.fake_tensor import (
 from torch.optim import optimizer as optimizers
 from torch.utils import _foreach_utils
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only, tree_unflatten
 
 from teraio import core
-from teraio.dry_run.finite_values import note_answer
-from teraio.dry_run.known_values import computed, follow, known_value, set_known_value
-from teraio.dry_run.sized_results import has_sized_result, result_of_size
+from teraio.dry_run.known_values import follow, known_value, set_known_value, sized
+from teraio.dry_run.sized_results import candidates, has_sized_result, result_of_size
+from teraio.dry_run.sound_answers import note_answer, noted_answer
 from teraio.dry_run.value_policy import unknown_data_message, unknown_shape_message
 from teraio.errors import Error
 from teraio.hooks.import_hooks import PostImportHook
@@ -33,6 +35,18 @@ _NO_DEVICE = (
 )
 _ASKS_FOR_FAKES = "transformers.utils.import_utils"
 _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter, FakeTensor)
+
+
+_ADDRESS = "_teraio_address"  # the attribute of a fake storage that has its address
+_FIRST_ADDRESS = 1 << 62
+_ADDRESSES_BETWEEN = 1 << 44
+# Functions that make tensors of lists, whose first argument after a tensor is the list.
+_MAKING_FROM_LISTS = (
+    (torch, "tensor"),
+    (torch, "as_tensor"),
+    (torch, "asarray"),
+    (torch.Tensor, "new_tensor"),
+)
 
 
 class OpMode(TorchDispatchMode):
@@ -51,6 +65,7 @@ class OpMode(TorchDispatchMode):
         self._value_policy = value_policy
         self._fresh_results = {}
         self._fingerprint = 0
+        self._is_on_parts = False
         self.is_counting = True
 
     def take_fingerprint(self):
@@ -73,7 +88,8 @@ class OpMode(TorchDispatchMode):
             return NotImplemented  # the wrapper's own dispatch calls ops on its inner tensors
         if func is aten._local_scalar_dense.default:
             return self._read(args[0])
-        if not self.is_counting or core.is_in_op() or not core.is_this_thread_observed():
+        is_inside = self._is_on_parts or core.is_in_op()
+        if not self.is_counting or is_inside or not core.is_this_thread_observed():
             return self._run_counted(func, args, kwargs)
         if func is aten.detach.default:
             return self._run_unobserved(func, args, kwargs)
@@ -96,17 +112,29 @@ class OpMode(TorchDispatchMode):
     def _run_on_parts(self, func, args, kwargs):
         """Runs an op on the local parts of DTensors so that it passes the observer on its way here.
 
-        Their dispatch excludes the observer.
+        Their dispatch excludes the observer. That of sparse tensors comes here again without it.
         """
-        with self:
-            return core.call_on_parts(func, *args, **kwargs)
+        self._is_on_parts = True
+        try:
+            with self:
+                return core.call_on_parts(func, *args, **kwargs)
+        finally:
+            self._is_on_parts = False
 
     def _read(self, tensor):
         is_fake = isinstance(tensor, FakeTensor)
-        real = _first(known_value(tensor), tensor.constant) if is_fake else tensor
+        real = known_value(tensor) if is_fake else tensor
         with _disable_current_modes():
             number = None if real is None else real.item()
-        return self._value_policy.number(tensor, number) if is_fake else number
+        if not is_fake:
+            return number
+        return self._value_policy.number(tensor.dtype, number, noted_answer(tensor))
+
+    def _is_equal(self, left, right):
+        """Returns whether two tensors are equal, of which one is not known."""
+        is_same = left is right or (left.shape == right.shape and left.is_set_to(right))
+        guess = True if is_same else None if left.shape == right.shape else False
+        return self._value_policy.number(torch.bool, guess=guess)
 
     def _run(self, func, args, kwargs):
         try:
@@ -114,7 +142,9 @@ class OpMode(TorchDispatchMode):
         except DynamicOutputShapeException:
             result = self._sized_result(func, args, kwargs)
         except DataDependentOutputException:
-            raise Error(unknown_data_message(func)) from None
+            if func is not aten.equal.default:
+                raise Error(unknown_data_message(func)) from None
+            return self._is_equal(*args)
         note_answer(func, args, result)
         return result
 
@@ -122,7 +152,9 @@ class OpMode(TorchDispatchMode):
         """Returns the result of an op whose size depends on unknown data, or raises an `Error`."""
         if not has_sized_result(func, args):
             raise Error(unknown_shape_message(func)) from None
-        return result_of_size(func, args, kwargs, self._value_policy.size(func))
+        return result_of_size(
+            func, args, kwargs, self._value_policy.size(func, candidates(func, args))
+        )
 
     def _count(self, func, args, kwargs, result):
         self._fingerprint = hash((self._fingerprint, func, _shapes(args), _shapes((result,))))
@@ -160,10 +192,6 @@ def fake_of(fakes, tensor):
 
 def _is_unknown(tensor):
     return isinstance(tensor, FakeTensor) and known_value(tensor) is None
-
-
-def _first(*values):
-    return next((value for value in values if value is not None), None)
 
 
 def _device(tensor, func):
@@ -227,15 +255,20 @@ class _FakeTensorMode(FakeTensorMode):
         try:
             result = super().__torch_dispatch__(func, types, args, kwargs)
         except (DynamicOutputShapeException, DataDependentOutputException):
-            real = computed(func, args, kwargs or {})
+            real = sized(func, args, kwargs or {})
             if real is None:
                 raise
-            result = tree_map_only(torch.Tensor, lambda tensor: fake_of(self, tensor), real)
+            result = tree_map_only(torch.Tensor, self.fake_of_shape, real)
+            if func is aten._pack_padded_sequence.default:
+                result = (result[0], real[1])  # C++ reads the sizes of batches
         finally:
             self._depth -= 1
         if self._depth == 0 and result is not NotImplemented:  # and no part of another op
             follow(func, args, kwargs or {}, result)
         return result
+
+    def fake_of_shape(self, tensor):
+        return self.from_tensor(tensor, static_shapes=True)
 
     def __deepcopy__(self, memo):
         """Returns the mode itself.
@@ -302,6 +335,11 @@ class FakeModes:
             if FakeTensor not in supported:
                 supported.append(FakeTensor)
                 stack.callback(supported.remove, FakeTensor)
+        # PyTorch's own constants cannot be copied. Known values take their place.
+        patches.set(fake_tensor, "CONSTANT_NUMEL_LIMIT", -1)
+        patches.wrap(fake_tensor, "run_fallback_kernel", _with_known_lengths)
+        for owner, name in _MAKING_FROM_LISTS:
+            patches.wrap(owner, name, _of_numbers)
         patches.wrap(torch.utils, "swap_tensors", _swapping)
         patches.set(torch, "save", _save_nothing)
         patches.set(torch, "compile", _compile_nothing)
@@ -310,6 +348,8 @@ class FakeModes:
         patches.set(FakeTensor, "tolist", lambda tensor: self._array(tensor).tolist())
         patches.wrap(torch.Tensor, "numpy", self._numpy)
         patches.wrap(torch.UntypedStorage, "resize_", self._resize)
+        patches.wrap(torch.UntypedStorage, "data_ptr", _own_address)
+        patches.wrap(torch.Tensor, "data_ptr", _address_in_storage)
         tracing = PostImportHook([_ASKS_FOR_FAKES], self._patch_transformers)
         tracing.install()
         stack.callback(tracing.remove)
@@ -365,6 +405,72 @@ class FakeModes:
 def _format(tensor, specification):
     """Formats a tensor without dimensions as its number, as real tensors do."""
     return format(tensor.item() if tensor.dim() == 0 else repr(tensor), specification)
+
+
+def _of_numbers(make):
+    """Wraps a function that makes a tensor of a list: it gets numbers for tensors in the list."""
+
+    @functools.wraps(make)
+    def wrapper(*args, **kwargs):
+        found = []
+        args = tuple(
+            _numbers(each, found) if isinstance(each, list | tuple) else each for each in args
+        )
+        if found and kwargs.get("dtype") is None:
+            kwargs["dtype"] = functools.reduce(torch.promote_types, found)
+        return make(*args, **kwargs)
+
+    return wrapper
+
+
+def _numbers(value, dtypes):
+    """Returns a value with numbers for the tensors in it, whose dtypes are added to `dtypes`."""
+    if isinstance(value, FakeTensor):
+        dtypes.append(value.dtype)
+        return value.item() if value.dim() == 0 else value.tolist()
+    if isinstance(value, list | tuple):
+        return [_numbers(each, dtypes) for each in value]
+    return value
+
+
+def _with_known_lengths(run_fallback_kernel):
+    """Wraps what runs an op that only knows real tensors, on zeros: zeros are no lengths."""
+
+    @functools.wraps(run_fallback_kernel)
+    def wrapper(mode, func, flat_args, args_spec, error):
+        args, kwargs = tree_unflatten(flat_args, args_spec)
+        real = None if func._schema.is_mutable else sized(func, args, kwargs)
+        if real is None:
+            return run_fallback_kernel(mode, func, flat_args, args_spec, error)
+        return tree_map_only(torch.Tensor, mode.fake_of_shape, real)
+
+    return wrapper
+
+
+def _own_address(data_ptr):
+    """Wraps a storage's address: that of a fake one is its own, which no memory has."""
+    next_address = itertools.count(_FIRST_ADDRESS, _ADDRESSES_BETWEEN)
+
+    @functools.wraps(data_ptr)
+    def wrapper(storage):
+        if storage.device.type != "meta" or storage.nbytes() == 0:
+            return data_ptr(storage)
+        if not hasattr(storage, _ADDRESS):
+            setattr(storage, _ADDRESS, next(next_address))
+        return getattr(storage, _ADDRESS)
+
+    return wrapper
+
+
+def _address_in_storage(data_ptr):
+    @functools.wraps(data_ptr)
+    def wrapper(tensor):
+        if not isinstance(tensor, FakeTensor) or tensor.numel() == 0:
+            return data_ptr(tensor)
+        offset_bytes = tensor.storage_offset() * tensor.element_size()
+        return tensor.untyped_storage().data_ptr() + offset_bytes
+
+    return wrapper
 
 
 def _swapping(swap_tensors):

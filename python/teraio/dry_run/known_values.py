@@ -9,11 +9,13 @@ An op that changes such a tensor by unknown values, or that the CPU does not kno
 unknown, and that of all tensors with the same memory.
 """
 
+import contextlib
 import functools
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_map_only
 
 from teraio import core
 
@@ -24,8 +26,7 @@ _VALUE = "_teraio_value"  # the attribute of a fake tensor that has its `_Value`
 _INTEGERS_MAX = 1 << 20
 _FLOATS_MAX = 4096
 _NAMESPACES = ("aten", "prims")
-# Their results have the contents of memory that nothing has written yet, or another tensor's.
-_UNKNOWN = {aten.empty, aten.empty_strided, aten.empty_permuted, aten.set_}
+_UNKNOWN = object()  # the result of an op that is not known
 
 
 class _Memory:
@@ -43,7 +44,10 @@ class _Value:
         self.memory = memory
 
     def __deepcopy__(self, memo):
-        return None  # a copy of the fake tensor has a memory of its own, and no value
+        if not self.memory.is_known:
+            return None
+        with _real_ops():
+            return _Value(self.tensor.clone(), _Memory())
 
 
 def known_value(tensor):
@@ -63,7 +67,7 @@ def set_known_value(fake, tensor):
     The real tensor is copied.
     """
     if _is_small(tensor):
-        with _disable_current_modes():
+        with _real_ops():
             copy = tensor.detach().cpu().clone()
         setattr(fake, _VALUE, _Value(copy, _Memory()))
 
@@ -78,9 +82,9 @@ def follow(func, args, kwargs, result):
         result: what it has returned.
     """
     results = [each for each in _flat(result) if isinstance(each, torch.Tensor)]
-    is_small = all(_is_small(each) for each in results)
-    real = computed(func, args, kwargs) if results and is_small else None
-    if real is None:
+    is_small = all(_is_small(each) or func.overloadpacket is aten.rand for each in results)
+    real = _computed(func, args, kwargs) if is_small else _UNKNOWN
+    if real is _UNKNOWN:
         _forget_written(func, args, kwargs)
         return
     sources = _tensors_in(args) + _tensors_in(kwargs.values())
@@ -90,50 +94,72 @@ def follow(func, args, kwargs, result):
             setattr(fake, _VALUE, _Value(tensor, _memory_of(tensor, sources)))
 
 
-def computed(func, args, kwargs):
-    """Returns the real result of an op on known values, or None if one of them is not known."""
-    if getattr(func, "namespace", None) not in _NAMESPACES or func.overloadpacket in _UNKNOWN:
-        return None
+def sized(func, args, kwargs):
+    """Returns the real result of an op on integers that are known, or None if one of them is not.
+
+    Unknown fractions count as 1 where integers are among the arguments, such as lengths, which
+    decide the sizes of results. The contents of such a result mean nothing.
+    """
     tensors = _tensors_in(args) + _tensors_in(kwargs.values())
-    if not tensors and not _makes_integers(func, args, kwargs):
-        return None
-    if any(known_value(tensor) is None for tensor in tensors):
-        return None
-    real_args = [_real(value) for value in args]
-    real_kwargs = {name: _real(value) for name, value in kwargs.items()}
-    if real_kwargs.get("device") is not None:
-        real_kwargs["device"] = torch.device("cpu")
-    real_kwargs.pop("pin_memory", None)
+    has_integers = not all(each.is_floating_point() or each.is_complex() for each in tensors)
+    result = _run(func, args, kwargs, fills=has_integers)
+    return None if result is _UNKNOWN else result
+
+
+def _computed(func, args, kwargs):
+    """Returns the real result of an op on known values, or _UNKNOWN if one of them is not known."""
+    if getattr(func, "namespace", None) not in _NAMESPACES or func.overloadpacket is aten.set_:
+        return _UNKNOWN
+    return _run(func, args, kwargs, fills=False)
+
+
+def _run(func, args, kwargs, fills):
+    try:
+        with _real_ops():
+            return func(*_reals(args, fills), **_on_cpu(_reals(kwargs, fills)))
+    except (NotImplementedError, _IsUnknown):
+        return _UNKNOWN
+
+
+@contextlib.contextmanager
+def _real_ops():
+    """A context in which ops run on real tensors, and nobody observes them."""
     was_observed = core.is_this_thread_observed()
     core.observe_this_thread(False)
     try:
         with _disable_current_modes(), torch.inference_mode(False), torch.no_grad():
-            return func(*real_args, **real_kwargs)
-    except NotImplementedError:
-        return None
+            yield
     finally:
         core.observe_this_thread(was_observed)
 
 
-def _makes_integers(func, args, kwargs):
-    """Returns whether an op without tensors among its arguments makes integers or truth values.
+class _IsUnknown(Exception):
+    """An argument of an op is not known."""
 
-    Floating-point numbers become parameters and states, which training changes.
+
+def _reals(values, fills):
+    """Returns `values` with the known contents of each tensor, or with ones if `fills` is set.
+
+    Raises:
+        _IsUnknown: the contents of a tensor are not known.
     """
-    dtype = kwargs.get("dtype")
-    if dtype is not None:
-        return not (dtype.is_floating_point or dtype.is_complex)
-    if func.overloadpacket is aten.arange:
-        return all(isinstance(value, int) for value in args)
-    return func.overloadpacket in (aten.randint, aten.randperm)
+    return tree_map_only(torch.Tensor, lambda tensor: _real(tensor, fills), values)
 
 
-def _real(value):
-    if isinstance(value, torch.Tensor):
-        return known_value(value)
-    if isinstance(value, (list, tuple)):
-        return type(value)(_real(each) for each in value) if _tensors_in(value) else value
-    return value
+def _real(tensor, fills):
+    real = known_value(tensor)
+    if real is None and fills and tensor.is_floating_point() and not tensor.is_sparse:
+        return torch.ones(tensor.shape, dtype=tensor.dtype)
+    if real is None:
+        raise _IsUnknown
+    return real
+
+
+def _on_cpu(kwargs):
+    if kwargs.get("device") is not None:
+        kwargs["device"] = torch.device("cpu")
+    kwargs.pop("pin_memory", None)
+    return kwargs
 
 
 def _memory_of(tensor, sources):
@@ -160,12 +186,16 @@ def _forget_written(func, args, kwargs):
 
 @functools.cache
 def _written_arguments(func):
-    """Returns the names of the arguments that an operator changes. One of higher order has none."""
+    """Returns the names of the arguments that an operator changes. One of higher order has none.
+
+    Schemas of torch.distributed do not mark them.
+    """
     schema = getattr(func, "_schema", None)
+    is_marked = getattr(func, "namespace", None) != "c10d"
     return {
         argument.name
         for argument in (schema.arguments if schema else ())
-        if argument.alias_info is not None and argument.alias_info.is_write
+        if not is_marked or (argument.alias_info is not None and argument.alias_info.is_write)
     }
 
 

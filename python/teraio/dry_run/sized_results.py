@@ -48,6 +48,16 @@ def has_sized_result(func, args):
     return operator in _RESULTS or (operator is aten.index and any(map(_is_mask, args[1])))
 
 
+def candidates(func, args):
+    """Returns the number of elements from which such an op selects, or None if it does not."""
+    if func.overloadpacket in (aten.bincount, aten.repeat_interleave):
+        return None
+    masks = (
+        [each for each in args[1] if _is_mask(each)] if func.overloadpacket is aten.index else []
+    )
+    return max(each.numel() for each in masks or args[:1])
+
+
 def _is_mask(index):
     return index is not None and index.dtype in (torch.bool, torch.uint8)
 

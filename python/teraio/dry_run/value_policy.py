@@ -1,22 +1,23 @@
 """The value policy: the values that a script gets when it reads a tensor in a dry run.
 
 A value that no parameter and no activation decides is known (`known_values`). A script that
-reads another number, such as `loss.item()` for a log line, gets 1. A truth value, or the size of a
-result, decides what the script does next, so it is not guessed: the dry run ends with an error that
-names the line, unless --assume gives the value, or the script asks whether values are finite, which
-they are (`finite_values`).
+reads another number, such as `loss.item()` for a log line, gets 1, and a mask selects half of the
+elements. A truth value has the answer of a sound training where there is one (`sound_answers`).
+Any other decides what the script does next, so it is not guessed: the dry run ends with an error
+that names the line, unless --assume gives the value.
 """
 
 import numpy as np
 import torch
 
-from teraio.dry_run.finite_values import noted_answer
+from teraio.dry_run.sound_answers import noted_answer
 from teraio.errors import Error
 from teraio.hooks.source_location import calling_location, script_location
 
 # Values for files of torch that must not get 1. A gradient scaler skips the optimizer's step if it
 # reads that a gradient has overflowed.
 _READ_BY_TORCH = {"amp/grad_scaler.py": 0}
+_NUMPY_TYPES = {torch.bfloat16: "float32"}  # for types that NumPy lacks
 
 
 def parse_assumption(text):
@@ -61,25 +62,24 @@ class ValuePolicy:
         self._assumptions = [parse_assumption(text) for text in assumptions]
         self.answered = {}
 
-    def number(self, tensor, known=None):
+    def number(self, dtype, known=None, guess=None):
         """Returns the value for `item()` and for methods that call it, as a Python number.
 
-        Its type is that of the tensor's elements: bool, int, float or complex.
-
         Args:
-            tensor: the fake tensor with one element.
+            dtype: that of the tensor, which decides the type: bool, int, float or complex.
             known: its value, or None.
+            guess: the answer of a sound training, or None.
 
         Raises:
-            teraio.Error: the script reads a truth value that is not known.
+            teraio.Error: the script reads a truth value that is neither known nor guessed.
         """
         location = calling_location()
-        value = _first(self._assumed(location), known, noted_answer(tensor))
+        value = _first(self._assumed(location), known, guess)
         if location.is_in_torch:
-            return _of_type(_by_torch(location) if value is None else value, tensor.dtype)
-        if value is None and tensor.dtype == torch.bool:
+            return _of_type(_by_torch(location) if value is None else value, dtype)
+        if value is None and dtype == torch.bool:
             raise Error(_truth_message(location))
-        value = _of_type(1 if value is None else value, tensor.dtype)
+        value = _of_type(1 if value is None else value, dtype)
         if known is None:
             self.answered.setdefault(location, value)
         return value
@@ -96,24 +96,29 @@ class ValuePolicy:
         location = calling_location()
         assumed = self._assumed(location)
         shape = tuple(tensor.shape)
+        dtype = _NUMPY_TYPES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch."))
         if assumed is None and known is not None:
-            return np.array(known.tolist()).reshape(shape)
+            return np.array(known.tolist(), dtype).reshape(shape)
         value = _of_type(_first(assumed, noted_answer(tensor), 1), tensor.dtype)
         if not location.is_in_torch:
             self.answered.setdefault(location, value)
-        return np.full(shape, value)
+        return np.full(shape, value, dtype)
 
-    def size(self, func):
+    def size(self, func, candidates):
         """Returns the assumed size of an operator's result that depends on unknown values.
+
+        It is half of the elements that the operator selects from, if --assume gives no other.
 
         Args:
             func: an overload of the operator.
+            candidates: the number of elements that it selects from, or None if it selects none.
 
         Raises:
             teraio.Error: no size is assumed at this line.
         """
         location = script_location()
-        size = self._assumed(location, only_there=True)
+        half = None if candidates is None else (candidates + 1) // 2
+        size = _first(self._assumed(location, only_there=True), half)
         if size is None:
             raise Error(unknown_shape_message(func))
         self.answered.setdefault(location, int(size))

@@ -1,12 +1,16 @@
-"""Answers to the question whether values are finite, which programs ask of losses and gradients.
+"""The answers of a sound training to what programs ask of losses, norms and gradients.
 
-A dry run has no values. It answers as a sound training does: no value is NaN or infinite. An op
-that asks has an answer, and so have ops that combine such answers, whatever their shapes.
+No value is NaN or infinite. A single number, such as a loss or a norm, compares with others as the
+1 that a script gets where it reads it. An op that asks has an answer, and so have ops that combine
+such answers, whatever their shapes.
 """
 
 import math
+import operator
 
 import torch
+
+from teraio.dry_run.known_values import known_value
 
 aten = torch.ops.aten
 _ANSWER = "_teraio_answer"  # the attribute of a fake tensor all of whose elements are this bool
@@ -15,6 +19,14 @@ _CONSTANT = {aten.isnan: False, aten.isinf: False, aten.isposinf: False, aten.is
 # Whether a tensor is equal to itself, and to infinity: so PyTorch computes isfinite().
 _WITH_ITSELF = {aten.eq: True, aten.ne: False}
 _WITH_INFINITY = {aten.eq: False, aten.ne: True}
+_COMPARING = {
+    aten.eq: operator.eq,
+    aten.ne: operator.ne,
+    aten.lt: operator.lt,
+    aten.le: operator.le,
+    aten.gt: operator.gt,
+    aten.ge: operator.ge,
+}
 _KEEPING = {
     aten._to_copy,
     aten._unsafe_view,
@@ -48,7 +60,10 @@ def note_answer(func, args, result):
         result: what it has returned.
     """
     if isinstance(result, torch.Tensor) and result.dtype == torch.bool:
-        setattr(result, _ANSWER, _answer(func.overloadpacket, args))
+        answer = _answer(func.overloadpacket, args)
+        if answer is None and result.numel() == 1 and func.overloadpacket in _COMPARING:
+            answer = bool(_COMPARING[func.overloadpacket](*map(_number, args[:2])))
+        setattr(result, _ANSWER, answer)
 
 
 def noted_answer(tensor):
@@ -56,23 +71,31 @@ def noted_answer(tensor):
     return getattr(tensor, _ANSWER, None)
 
 
-def _answer(operator, args):
-    if operator in _CONSTANT:
-        return _CONSTANT[operator]
-    if operator in _WITH_ITSELF and len(args) > 1:
-        return _comparison(operator, *args[:2])
+def _number(value):
+    """Returns a number, what a tensor with one is known to be, or else 1."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    known = known_value(value)
+    return 1 if known is None else known.item()
+
+
+def _answer(op, args):
+    if op in _CONSTANT:
+        return _CONSTANT[op]
+    if op in _WITH_ITSELF and len(args) > 1:
+        return _comparison(op, *args[:2])
     answers = [noted_answer(each) for each in args if isinstance(each, torch.Tensor)]
     if not answers or None in answers:
         return None
-    if operator in _COMBINING:
-        return _COMBINING[operator](answers) if len(answers) == 2 else None
-    if operator in _NEGATING:
+    if op in _COMBINING:
+        return _COMBINING[op](answers) if len(answers) == 2 else None
+    if op in _NEGATING:
         return not answers[0]
-    return answers[0] if operator in _KEEPING else None
+    return answers[0] if op in _KEEPING else None
 
 
-def _comparison(operator, left, right):
+def _comparison(op, left, right):
     if left is right:
-        return _WITH_ITSELF[operator]
+        return _WITH_ITSELF[op]
     is_infinite = isinstance(right, float) and math.isinf(right)
-    return _WITH_INFINITY[operator] if is_infinite else None
+    return _WITH_INFINITY[op] if is_infinite else None
