@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import itertools
+import sys
 
 import torch
 import torch.utils.data.dataloader as dataloader
@@ -40,6 +41,7 @@ _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 _ADDRESS = "_teraio_address"  # the attribute of a fake storage that has its address
 _FIRST_ADDRESS = 1 << 62
 _ADDRESSES_BETWEEN = 1 << 44
+_COPYING = torch.Tensor.__deepcopy__.__code__
 # Functions that make tensors of lists, whose first argument after a tensor is the list.
 _MAKING_FROM_LISTS = (
     (torch, "tensor"),
@@ -341,7 +343,6 @@ class FakeModes:
         for owner, name in _MAKING_FROM_LISTS:
             patches.wrap(owner, name, _of_numbers)
         patches.wrap(torch.utils, "swap_tensors", _swapping)
-        patches.set(torch, "save", _save_nothing)
         patches.set(torch, "compile", _compile_nothing)
         patches.set(torch.nn.init, "_no_grad_trunc_normal_", _normal_without_bounds)
         patches.set(FakeTensor, "__format__", _format)
@@ -465,8 +466,10 @@ def _own_address(data_ptr):
 def _address_in_storage(data_ptr):
     @functools.wraps(data_ptr)
     def wrapper(tensor):
-        if not isinstance(tensor, FakeTensor) or tensor.numel() == 0:
+        if not isinstance(tensor, FakeTensor):
             return data_ptr(tensor)
+        if tensor.numel() == 0 or sys._getframe(1).f_code is _COPYING:
+            return 0  # a tensor without an address is cloned to copy it
         offset_bytes = tensor.storage_offset() * tensor.element_size()
         return tensor.untyped_storage().data_ptr() + offset_bytes
 
@@ -484,10 +487,6 @@ def _swapping(swap_tensors):
         torch._C._swap_tensor_impl(first, second)
 
     return wrapper
-
-
-def _save_nothing(*args, **kwargs):
-    """Saves nothing: a checkpoint of a dry run has no content, and it could replace a real one."""
 
 
 def _normal_without_bounds(tensor, mean, std, a, b, generator=None):

@@ -8,6 +8,7 @@ from teraio.dry_run.fake_modes import FakeModes
 from teraio.dry_run.group_of_one import GroupOfOne
 from teraio.dry_run.patterns import PatternLog
 from teraio.dry_run.roofline import Roofline
+from teraio.dry_run.saved_files import SavedFiles
 from teraio.errors import Error
 from teraio.escapes import higher_order_ops
 from teraio.hooks.iterations import IterationHooks
@@ -121,6 +122,7 @@ class DryRun:
                 _process_groups(self.world_size, self.rank, modes, self._has_launcher)
             )
             stack.enter_context(modes)
+            stack.enter_context(SavedFiles(modes))
             self._hooks.install()
             stack.callback(self._hooks.remove)
             try:
