@@ -70,6 +70,8 @@ int64_t size_bytes_of(const LiveTensor& tensor) { return tensor.size_bytes; }
 
 std::optional<BytesVersion> bytes_version(const LiveTensor& tensor) {
   if (tensor.uses.is_address_known || tensor.uses.write_pin_count > 0) return std::nullopt;
+  static std::atomic<uint64_t> no_version = 0;
+  if (tensor.uses.pin_count > 0) return BytesVersion(tensor.id, --no_version);
   return BytesVersion(tensor.id, tensor.replay.version);
 }
 

@@ -39,8 +39,8 @@ void note_complete(LiveTensor& tensor);
 // comes here.
 void set_owner(LiveTensor& tensor, void* owner);
 
-// Differs for two tensors, and for one whose bytes have changed. Nothing: they may change at any
-// time, on the device. Under the runtime's lock.
+// Differs for two tensors, and for one whose bytes have changed or are being changed by an op that
+// runs. Nothing: they may change at any time, on the device. Under the runtime's lock.
 using BytesVersion = std::pair<uint64_t, uint64_t>;
 std::optional<BytesVersion> bytes_version(const LiveTensor& tensor);
 

@@ -50,6 +50,21 @@ TEST_F(TensorMoverTest, AWriteTakesTheTensorOffTheDevice) {
   EXPECT_EQ(device_.allocated_bytes(), 0);
 }
 
+TEST_F(TensorMoverTest, AVersionLastsUntilBytesMayHaveChanged) {
+  const auto before = bytes_version(*tensor_);
+  EXPECT_EQ(bytes_version(*tensor_), before);
+  ++tensor_->uses.pin_count;  // by an op that may write
+  const auto during = bytes_version(*tensor_);
+  EXPECT_NE(during, before);
+  EXPECT_NE(bytes_version(*tensor_), during);
+  --tensor_->uses.pin_count;
+  EXPECT_EQ(bytes_version(*tensor_), before);
+  mover_.mark_written(*tensor_);
+  EXPECT_NE(bytes_version(*tensor_), before);
+  tensor_->uses.is_address_known = true;
+  EXPECT_EQ(bytes_version(*tensor_), std::nullopt);
+}
+
 TEST_F(TensorMoverTest, AReadBringsItsBytesBack) {
   session_.offload(*tensor_);
   session_.start_read(*tensor_);
