@@ -15,4 +15,8 @@ namespace teraio::analysis {
 Result<simulate::Run> planned_run(const trace::Trace& trace, const MachineConfig& machine,
                                   const planner::PlannerOptions& options);
 
+// The same under a plan that there is. Fails when it is not legal there.
+Result<simulate::Run> run_of_plan(const trace::Trace& trace, const MachineConfig& machine,
+                                  const plan::Plan& plan);
+
 }  // namespace teraio::analysis

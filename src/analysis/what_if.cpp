@@ -1,7 +1,9 @@
 #include "analysis/what_if.h"
 
 #include <algorithm>
+#include <limits>
 #include <mutex>
+#include <utility>
 
 #include "analysis/parallel_for.h"
 #include "analysis/planned_run.h"
@@ -17,23 +19,57 @@ bool has_price(const SweepPoint& point) {
   });
 }
 
-SweepResult result_of(const SweepRequest& request, const SweepPoint& point) {
-  SweepResult result{point, {}, {}, {}, {}};
+// What was planned for a point. Without a run, its status says why.
+struct Setting {
+  MachineConfig machine;
+  plan::Plan plan;
+  Result<simulate::Run> run;
+};
+
+Setting setting_of(const SweepRequest& request, const SweepPoint& point) {
   const Result<MachineConfig> machine = with_values(request.machine, point);
-  result.status = machine.status();
-  if (!machine.ok()) return result;
-  Result<simulate::Run> run = planned_run(request.trace, *machine, request.options);
-  result.status = run.status();
-  if (!run.ok()) return result;
-  run->op_start_ns.clear();
-  run->stalls.clear();
-  run->transfers.clear();
-  result.run = std::move(*run);
+  if (!machine.ok()) return {{}, {}, machine.status()};
+  const Result<plan::Plan> plan =
+      planner::plan(request.trace, machine->hardware, machine->limits, request.options);
+  if (!plan.ok()) return {*machine, {}, plan.status()};
+  return {*machine, *plan, run_of_plan(request.trace, *machine, *plan)};
+}
+
+bool has_no_less(const MachineConfig& machine, const MachineConfig& other) {
+  const auto value = [](const MachineConfig& of, SweepParameter parameter) {
+    const int64_t value = current_value(of, parameter);
+    return value < 0 ? std::numeric_limits<int64_t>::max() : value;
+  };
+  return std::ranges::all_of(kSweepParameters, [&](SweepParameter parameter) {
+    return value(machine, parameter) >= value(other, parameter);
+  });
+}
+
+// A plan for less is a plan for more: a machine that has no less is not slower.
+void try_plans_for_less(const SweepRequest& request, std::vector<Setting>& settings) {
+  for (Setting& setting : settings)
+    for (const Setting& other : settings) {
+      if (!other.run.ok() || !has_no_less(setting.machine, other.machine)) continue;
+      if (setting.run.ok() && setting.run->step_ns <= other.run->step_ns) continue;
+      Result<simulate::Run> run = run_of_plan(request.trace, setting.machine, other.plan);
+      if (!run.ok() || (setting.run.ok() && setting.run->step_ns <= run->step_ns)) continue;
+      setting.plan = other.plan;
+      setting.run = std::move(run);
+    }
+}
+
+SweepResult result_of(const SweepRequest& request, const SweepPoint& point, Setting setting) {
+  SweepResult result{point, setting.run.status(), {}, {}, {}};
+  if (!setting.run.ok()) return result;
+  result.run = std::move(*setting.run);
+  result.run.op_start_ns.clear();
+  result.run.stalls.clear();
+  result.run.transfers.clear();
   result.drive_life_years =
-      drive_life_years(machine->hardware, result.run.ssd_bytes_written, result.run.step_ns);
+      drive_life_years(setting.machine.hardware, result.run.ssd_bytes_written, result.run.step_ns);
   if (request.prices && has_price(point))
-    result.cost = cost_of(*request.prices, machine->hardware,
-                          current_value(*machine, SweepParameter::kHostMemory), result.run,
+    result.cost = cost_of(*request.prices, setting.machine.hardware,
+                          current_value(setting.machine, SweepParameter::kHostMemory), result.run,
                           request.tokens_per_step);
   return result;
 }
@@ -60,16 +96,20 @@ std::vector<double> cheapness(const std::vector<SweepResult>& results,
 
 std::vector<SweepResult> what_if(const SweepRequest& request, const std::vector<SweepPoint>& points,
                                  const std::function<void(size_t)>& on_done) {
-  std::vector<SweepResult> results(points.size());
+  std::vector<Setting> settings(points.size(), {{}, {}, Status()});
   std::mutex mutex;
   size_t done = 0;
   // A search with best effort uses two threads itself.
   const int threads = request.options.effort == planner::Effort::kBest ? 1 : 2;
   parallel_for(points.size(), threads, [&](size_t i) {
-    results[i] = result_of(request, points[i]);
+    settings[i] = setting_of(request, points[i]);
     const std::lock_guard lock(mutex);
     if (on_done) on_done(++done);
   });
+  if (request.options.prefer == planner::Prefer::kSpeed) try_plans_for_less(request, settings);
+  std::vector<SweepResult> results;
+  for (size_t i = 0; i < points.size(); ++i)
+    results.push_back(result_of(request, points[i], std::move(settings[i])));
   return results;
 }
 

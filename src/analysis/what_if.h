@@ -1,6 +1,7 @@
 // what_if(): predicts a training step on variations of a machine.
 //
-// Each machine is planned for and simulated, as `teraio plan` and `teraio simulate` do.
+// Each machine is planned for and simulated, as `teraio plan` and `teraio simulate` do. Where the
+// plan of one that has no more of anything is faster, it is used, too (not with Prefer::kWear).
 #pragma once
 
 #include <cstddef>
