@@ -204,7 +204,10 @@ with session():
     tensors = new_tensors()
     add(tensors)
     hang(READS)
-    tell("hangs", library.faulty_drives_wait_for_hang)
+    def thread_waits():
+        library.faulty_drives_wait_for_hang()
+        time.sleep(2)  # a signal before the wait is not for it
+    tell("hangs", thread_waits)
     thread = threading.Thread(target=run)
     thread.start()
     try:
