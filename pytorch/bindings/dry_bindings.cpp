@@ -71,7 +71,7 @@ void bind_dry_session(py::module_& module) {
       .def("begin_own_work", [](DrySession& session) { return session.runtime().begin_own_work(); })
       .def("end_own_work",
            [](DrySession& session, int64_t start_ns) { session.runtime().end_own_work(start_ns); })
-      .def("end_step", [](DrySession& session) { session.end_step(); })
+      .def("end_step", &DrySession::end_step, py::arg("optimizer") = 0)
       .def("add_births", &add_births)
       .def("resize",
            [](DrySession& session, const py::object& storage) {

@@ -231,7 +231,7 @@ void bind_session(py::module_& module) {
           "end_own_work",
           [](Session& session, int64_t start_ns) { session.runtime().end_own_work(start_ns); },
           no_gil())
-      .def("end_step", &Session::end_step, no_gil())
+      .def("end_step", &Session::end_step, py::arg("optimizer") = 0, no_gil())
       .def("counters", &counters)
       .def("brief_counters", &brief_counters)
       .def("iterations",

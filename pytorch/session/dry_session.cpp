@@ -65,9 +65,9 @@ void DrySession::begin_step() {
   runtime_->begin_step();
 }
 
-void DrySession::end_step() {
+void DrySession::end_step(uint64_t optimizer) {
   machine_->steady_precision.end_step();
-  runtime_->end_step();
+  runtime_->end_step(optimizer);
 }
 
 Status DrySession::start() {

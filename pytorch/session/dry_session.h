@@ -56,8 +56,8 @@ class DrySession {
 
   // Before every optimizer step: the backward passes are over.
   void begin_step();
-  // After every optimizer step.
-  void end_step();
+  // After every optimizer step: Runtime::end_step().
+  void end_step(uint64_t optimizer);
   runtime::Runtime& runtime() { return *runtime_; }
   // Returns the last iteration that repeated the one before it, nullopt when none has. To know all
   // of them, call it when an iteration has ended: `iteration` is the one that ended last.

@@ -75,10 +75,10 @@ void Session::begin_step() {
   runtime().begin_step();
 }
 
-void Session::end_step() {
+void Session::end_step(uint64_t optimizer) {
   const StorageReferenceGuard guard;
   if (active_ != nullptr) framework_->steady_precision().end_step();
-  runtime().end_step();
+  runtime().end_step(optimizer);
 }
 
 // The hooks come off last: an op that another thread begins meanwhile waits for its tensors.

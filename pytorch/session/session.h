@@ -67,8 +67,8 @@ class Session {
   runtime::Runtime& runtime() { return *run_->runtime(); }
   // Before every optimizer step: the backward passes are over.
   void begin_step();
-  // After every optimizer step.
-  void end_step();
+  // After every optimizer step: Runtime::end_step().
+  void end_step(uint64_t optimizer);
 
  private:
   Session() = default;

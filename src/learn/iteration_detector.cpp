@@ -8,7 +8,12 @@
 namespace teraio::learn {
 namespace {
 
-constexpr size_t kLongestPeriod = 8;  // steps
+// In steps, or in the least number of steps that optimizers tell.
+constexpr int64_t kLongestPeriod = 8;
+// An iteration has the first steps of so many optimizers at most.
+constexpr size_t kFirstOptimizers = 1024;
+// In steps. A program may make ever new optimizers.
+constexpr int64_t kOptimizerRemembered = 4096;
 
 }  // namespace
 
@@ -32,21 +37,60 @@ bool IterationDetector::note_update(std::span<const engine::Use> uses) {
   return is_new;
 }
 
-bool IterationDetector::end_step() {
+bool IterationDetector::end_step(uint64_t optimizer) {
   if (is_step_empty_) return false;
   is_step_empty_ = true;
   step_hashes_.push_back(std::exchange(step_hash_, iteration::kEmptySignature));
   iteration_hash_ = iteration::combine_signatures(iteration_hash_, step_hashes_.back());
-  if (step_hashes_.size() > 2 * kLongestPeriod) step_hashes_.erase(step_hashes_.begin());
-  return ++step_in_iteration_ >= steps_per_iteration_;
+  if (std::ssize(step_hashes_) > 2 * kLongestPeriod * steps_per_iteration_)
+    step_hashes_.erase(step_hashes_.begin());
+  ++step_count_;
+  ++step_in_iteration_;
+  if (optimizer != 0) note_optimizer(optimizer);
+  if (!has_return_ && returns_.size() > 1 && returns_.size() < kFirstOptimizers) return false;
+  return step_in_iteration_ >= steps_per_iteration_;
+}
+
+// A longer period begins after this step.
+void IterationDetector::note_optimizer(uint64_t optimizer) {
+  const auto [entry, is_new] = returns_.try_emplace(optimizer);
+  Returns& returns = entry->second;
+  const int64_t distance = step_count_ - std::exchange(returns.last_step, step_count_);
+  if (is_new) return;
+  const bool is_first = !std::exchange(has_return_, true);
+  const bool is_again = std::exchange(returns.distance, distance) == distance;
+  if ((!is_first && !is_again) || !may_be_period(distance)) return;
+  returns.period = distance;
+  if (distance > steps_per_iteration_) steps_per_iteration_ = step_in_iteration_ = distance;
+}
+
+// One that steps now and then among many steps of another one does not tell the program's period.
+bool IterationDetector::may_be_period(int64_t distance) const {
+  if (distance <= kLongestPeriod) return true;
+  const auto stepped_since = std::ranges::count_if(
+      returns_, [&](const auto& each) { return each.second.last_step > step_count_ - distance; });
+  return 2 * stepped_since >= distance;
+}
+
+// By the optimizers that still step.
+int64_t IterationDetector::least_period() const {
+  int64_t least = 1;
+  for (const auto& [optimizer, returns] : returns_)
+    if (step_count_ - returns.last_step <= 2 * returns.period)
+      least = std::max(least, returns.period);
+  return least;
 }
 
 void IterationDetector::find_period() {
+  std::erase_if(returns_, [this](const auto& each) {
+    return each.second.last_step < step_count_ - kOptimizerRemembered;
+  });
   const auto end = step_hashes_.end();
-  for (size_t period = 1; 2 * period <= step_hashes_.size() && period <= kLongestPeriod; ++period) {
-    const auto length = static_cast<ptrdiff_t>(period);
-    if (!std::equal(end - length, end, end - 2 * length)) continue;
-    steps_per_iteration_ = static_cast<int64_t>(period);
+  const int64_t least = least_period();
+  for (int64_t period = least; period <= kLongestPeriod * least; period += least) {
+    if (2 * period > std::ssize(step_hashes_)) return;
+    if (!std::equal(end - period, end, end - 2 * period)) continue;
+    steps_per_iteration_ = period;
     return;
   }
 }

@@ -8,11 +8,16 @@
 //   steps       A B A B A B        period 1: A != B        period 2: AB == AB
 //   iterations  [A B] [A B] [A B]
 //
+// Steps may be equal and yet not the whole, as where one optimizer per layer steps in the backward
+// pass. So the period is at least the number of steps after which an optimizer steps again: the
+// first one that does, and later each that does so twice in a row.
+//
 // Threads: under the lock of its owner.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/use.h"
@@ -39,8 +44,9 @@ class IterationDetector {
 
   // True when the iteration ends with the step. A step whose ops use no tensor is none: the
   // step of an optimizer that calls the step of another one ends right after it, with a marker for
-  // profilers between them. These ops belong to the next step.
-  bool end_step();
+  // profilers between them. These ops belong to the next step. `optimizer` tells which one has
+  // stepped; 0: it is not known.
+  bool end_step(uint64_t optimizer = 0);
 
   // Of the iteration that is about to end, whose last step has ended: it has the ops of the one
   // before it.
@@ -59,12 +65,25 @@ class IterationDetector {
   int64_t op_count() const { return op_count_; }
 
  private:
+  // In steps.
+  struct Returns {
+    int64_t last_step = 0;
+    int64_t distance = 0;  // of its last two steps
+    int64_t period = 0;    // the distance that tells one
+  };
+
   bool note_update(std::span<const engine::Use> uses);
+  void note_optimizer(uint64_t optimizer);
+  bool may_be_period(int64_t distance) const;
+  int64_t least_period() const;
 
   bool expects_steps_ = false;
   uint64_t step_hash_ = iteration::kEmptySignature;
   bool is_step_empty_ = true;
-  std::vector<uint64_t> step_hashes_;
+  std::vector<uint64_t> step_hashes_;  // the last ones
+  int64_t step_count_ = 0;
+  std::unordered_map<uint64_t, Returns> returns_;  // by optimizer
+  bool has_return_ = false;                        // one has stepped again
   uint64_t update_count_ = 1;
   int64_t steps_per_iteration_ = 1;
   int64_t step_in_iteration_ = 0;

@@ -427,9 +427,9 @@ void Runtime::begin_step() {
   detector_.expect_steps();
 }
 
-void Runtime::end_step() {
+void Runtime::end_step(uint64_t optimizer) {
   const std::lock_guard lock(mutex_);
-  if (is_active_) finish_step();
+  if (is_active_) finish_step(optimizer);
 }
 
 int64_t Runtime::begin_own_work() const { return options_.engine.clock->now_ns(); }
@@ -441,8 +441,8 @@ int64_t Runtime::end_own_work(int64_t start_ns) {
   return duration_ns;
 }
 
-void Runtime::finish_step() {
-  if (detector_.end_step()) end_iteration();
+void Runtime::finish_step(uint64_t optimizer) {
+  if (detector_.end_step(optimizer)) end_iteration();
 }
 
 void Runtime::end_iteration() {

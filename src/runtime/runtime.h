@@ -135,10 +135,11 @@ class Runtime {
   // What a tensor is, for traces. Kept until the tensor dies.
   void describe(engine::LiveTensor* tensor, trace::TensorKind kind, std::string name);
 
-  // Before and after every optimizer step, where the framework can tell. A program that never tells
-  // is divided where a parameter changes again that was used since its last change.
+  // Before and after every optimizer step, where the framework can tell. `optimizer` is equal for
+  // the steps of one, and not 0 where it is known. A program that never tells is divided where a
+  // parameter changes again that was used since its last change.
   void begin_step();
-  void end_step();
+  void end_step(uint64_t optimizer = 0);
   // Around work of our own between two of the program's ops, or in one: its time belongs neither to
   // an op nor to the iteration. end_own_work() gets what begin_own_work() has returned, and
   // returns how long that was ago.
@@ -168,7 +169,7 @@ class Runtime {
  private:
   engine::EngineOptions engine_options();
   void start_iteration(bool is_complete);
-  void finish_step();
+  void finish_step(uint64_t optimizer = 0);
   void end_iteration();
   iteration::Profile recorded_profile();
   void note_op(const engine::OpFrame& frame, std::string_view name,

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 #include "engine/live_tensor.h"
@@ -16,6 +17,19 @@ class IterationDetectorTest : public ::testing::Test {
     for (const uint64_t signature : signatures) detector_.add_op(signature, /*uses_tensors=*/true);
     return detector_.end_step();
   }
+  // Steps of these optimizers, all with the same op. How many steps each of the iterations has that
+  // end.
+  std::vector<int> steps_of(const std::vector<uint64_t>& optimizers) {
+    std::vector<int> counts;
+    for (const uint64_t optimizer : optimizers) {
+      detector_.add_op(1, /*uses_tensors=*/true);
+      ++steps_so_far_;
+      if (!detector_.end_step(optimizer)) continue;
+      counts.push_back(std::exchange(steps_so_far_, 0));
+      detector_.start_iteration(/*is_complete=*/true);
+    }
+    return counts;
+  }
   // An iteration of one step. True when it repeats the one before.
   bool is_repeated(const std::vector<uint64_t>& signatures) {
     EXPECT_TRUE(step(signatures));
@@ -29,6 +43,7 @@ class IterationDetectorTest : public ::testing::Test {
   }
 
   IterationDetector detector_;
+  int steps_so_far_ = 0;
 };
 
 TEST_F(IterationDetectorTest, EqualOpsInEqualOrderRepeat) {
@@ -73,6 +88,36 @@ TEST_F(IterationDetectorTest, StepsThatTakeTurnsMakeOneIteration) {
     EXPECT_EQ(detector_.is_repeated(), i == 1);
     detector_.start_iteration(/*is_complete=*/true);
   }
+}
+
+// Within the backward pass, for example. All of their steps may be equal.
+TEST_F(IterationDetectorTest, AnIterationHasAStepOfEachOptimizer) {
+  EXPECT_EQ(steps_of({1, 2, 3, 4}), (std::vector{1}));
+  EXPECT_EQ(steps_of({1, 2, 3, 4, 1, 2, 3, 4, 1}), (std::vector{4, 4, 4}));
+  detector_.find_period();
+  EXPECT_EQ(steps_of({2, 3, 4, 1}), (std::vector{4})) << "fewer steps are equal, too";
+}
+
+TEST_F(IterationDetectorTest, OneOptimizerMayStepMoreOftenThanAnother) {
+  const std::vector<uint64_t> iteration = {1, 1, 1, 2};
+  steps_of(iteration);
+  steps_of(iteration);
+  steps_of(iteration);
+  EXPECT_EQ(steps_of(iteration), (std::vector{4}));
+}
+
+TEST_F(IterationDetectorTest, AnOptimizerThatStepsNowAndThenChangesNothing) {
+  std::vector<uint64_t> steps(20, 1);
+  steps.push_back(2);
+  for (int i = 0; i < 4; ++i)
+    for (const int count : steps_of(steps)) EXPECT_EQ(count, 1);
+}
+
+TEST_F(IterationDetectorTest, ThePeriodEndsWithTheOtherOptimizers) {
+  steps_of({1, 2, 3, 1, 2, 3});
+  steps_of({1, 1, 1, 1, 1, 1, 1});
+  detector_.find_period();
+  EXPECT_EQ(steps_of({1, 1}), (std::vector{1, 1}));
 }
 
 TEST_F(IterationDetectorTest, AParameterThatChangesAgainAfterAUseBeginsAnotherUpdate) {

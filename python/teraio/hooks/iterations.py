@@ -3,6 +3,7 @@
 The training script needs no change.
 """
 
+import collections
 import contextlib
 import functools
 import gc
@@ -20,7 +21,8 @@ from teraio.hooks.module_names import listed, name_without_wrappers, outermost_m
 from teraio.hooks.verification import state_tensors, tensor_hash
 from teraio.verbosity import never_fails
 
-# Tensors are described to the core in the first steps only. Most traces are recorded by then.
+# Tensors are described to the core in an optimizer's first steps only. Most traces are recorded by
+# then.
 _DESCRIBED_STEPS = 4
 # The number of losses that are kept as tensors before their hashes replace all of them. Hashing
 # every loss immediately would wait for the device in every step.
@@ -89,7 +91,7 @@ class IterationHooks:
         self._handles = []
         self._keeps_optimizers = keeps_optimizers
         self._optimizers = {}  # by id: a function that returns the optimizer, or None if it is dead
-        self._steps = 0
+        self._steps = collections.Counter()  # of each optimizer, by its key
         self._modules = []  # weak references to the outermost modules that were found last
         self._backward = None
         self._losses = _LossLog()
@@ -161,14 +163,15 @@ class IterationHooks:
         core.observe_python_threads()  # those that another library has started since
         self._session.begin_step()
         self._note_optimizer(optimizer)
-        if self._steps < _DESCRIBED_STEPS:
+        if self._steps[_key_of(optimizer)] < _DESCRIBED_STEPS:
             with self._own_work():
                 self._describe(optimizer)
 
     @torch._disable_dynamo
     def _after_step(self, optimizer, args, kwargs):
-        self._steps += 1
-        self._session.end_step()
+        key = _key_of(optimizer)
+        self._steps[key] += 1
+        self._session.end_step(key)
 
     @never_fails
     def _describe(self, optimizer):
@@ -192,6 +195,14 @@ class IterationHooks:
         modules = outermost_modules()
         self._modules = [weakref.ref(module) for module in modules]
         return parameter_names(modules)
+
+
+def _key_of(optimizer):
+    """Returns the id of the optimizer's first parameter, which a new one has in common with it."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            return id(parameter)
+    return 0
 
 
 def _part(tensor):

@@ -55,6 +55,23 @@ def test_manual_updates_divide_iterations(offload):
         assert "planned" in modes(session)
 
 
+def test_an_iteration_has_a_step_of_each_optimizer(offload):
+    with offload() as session:
+        net = model()
+        optimizers = {each: torch.optim.AdamW([each]) for each in net.parameters()}
+
+        def update(parameter):
+            optimizers[parameter].step()
+            optimizers[parameter].zero_grad()
+
+        for parameter in net.parameters():
+            parameter.register_post_accumulate_grad_hook(update)
+        for _ in range(10):
+            net(torch.ones(64, 256)).square().mean().backward()
+        assert len(session.iterations()) == 10
+        assert modes(session)[5:] == ["planned"] * 5
+
+
 class Container(torch.optim.Optimizer):
     """An optimizer whose step is the step of another one, like TorchTitan's."""
 
