@@ -78,6 +78,18 @@ TEST_F(RelocationTest, NothingMovesWhereAnOwnerKeepsItsTensor) {
   for (LiveTensor* tensor : tensors) session_.swap().keep(*tensor, false);
 }
 
+TEST_F(RelocationTest, WhereOneOwnerKeepsItsTensorTheOthersAreWhole) {
+  for (size_t i = 0; i < 7; ++i) {
+    const Tensors tensors = with_holes(15);
+    session_.swap().keep(*tensors[i]);
+    LiveTensor* large = session_.born(8 * kOne);
+    session_.swap().keep(*tensors[i], false);
+    session_.die(large);
+    EXPECT_TRUE(session_.use(tensors).ok());
+    for (LiveTensor* tensor : tensors) session_.die(tensor);
+  }
+}
+
 TEST_F(RelocationTest, ATensorWithACopyOnATierIsGuardedWhereItIsNow) {
   session_.send_everything_away();
   const Tensors tensors = with_holes(15);
@@ -86,6 +98,32 @@ TEST_F(RelocationTest, ATensorWithACopyOnATierIsGuardedWhereItIsNow) {
   for (LiveTensor* tensor : tensors) EXPECT_NE(tensor->valid_copy(), nullptr);
   session_.born(8 * kOne);
   EXPECT_TRUE(session_.use(tensors).ok());  // checks what is guarded
+}
+
+// A move is compute, which another stream would not wait for: the moves go on when it is given
+// work.
+// Which stream goes first is chance.
+TEST_F(RelocationTest, AnotherStreamWaitsForTheMove) {
+  testing::TestDevice& compute = session_.compute();
+  void* stream = compute.other_stream();
+  for (int round = 1; round <= 20; ++round) {
+    const Tensors tensors = with_holes(15);
+    const Result<LiveTensor*> large = session_.engine().allocate(8 * kOne * kUnitBytes);
+    ASSERT_TRUE(large.ok());
+    ASSERT_GE(session_.counters().relocations, round);
+    for (LiveTensor* tensor : tensors) {
+      const Use use{tensor, true};
+      ASSERT_TRUE(session_.engine().order_stream(stream, std::span(&use, 1)).ok());
+      compute.write_elsewhere(tensor->memory, kUnitBytes, round, stream,
+                              testing::TestDevice::Begins::kAtOnce);
+    }
+    ASSERT_TRUE(session_.device().order_after(session_.device().record_on(stream)).ok());
+    for (LiveTensor* tensor : tensors) {
+      compute.expect(tensor->memory, kUnitBytes, round, tensor->id);
+      session_.die(tensor);
+    }
+    session_.engine().release(*large);
+  }
 }
 
 TEST_F(RelocationTest, WhatHasMovedLeavesAndReturns) {
