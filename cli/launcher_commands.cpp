@@ -31,6 +31,7 @@ constexpr LauncherCommand kLauncherCommands[] = {
 
 // Replaces this process with `python -m teraio WORDS...`; returns only when that cannot be started.
 Status become_launcher(const std::vector<std::string>& words) {
+  if (Status status = check_chosen_python(); !status.ok()) return status;
   const std::string python = python_interpreter();
   std::vector<std::string> command = {python, "-m", "teraio"};
   command.insert(command.end(), words.begin(), words.end());

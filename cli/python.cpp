@@ -1,5 +1,6 @@
 #include "python.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -15,6 +16,8 @@ namespace {
 
 // The exit code of `python -m teraio_figures` without matplotlib, which it has reported already.
 constexpr int kNoPlottingLibrary = 3;
+// The exit code of an interpreter that does not find the package.
+constexpr int kNoPackage = 4;
 
 // The folder of the package teraio_figures: site-packages when this command is installed (as
 // site-packages/teraio/bin/teraio), else the sources of the build.
@@ -33,13 +36,20 @@ void put_first_on_python_path(const std::filesystem::path& folder) {
   setenv("PYTHONPATH", path.c_str(), 1);
 }
 
-// Runs a command to its end. Returns its exit code, or 128 plus the signal that ended it.
-Result<int> run_to_end(std::vector<std::string> command) {
+// Runs a command to its end, without its output if `is_quiet`. Returns its exit code, or 128 plus
+// the signal that ended it.
+Result<int> run_to_end(std::vector<std::string> command, bool is_quiet = false) {
   std::vector<char*> argv;
   for (std::string& word : command) argv.push_back(word.data());
   argv.push_back(nullptr);
   pid_t child = 0;
-  const int error = posix_spawnp(&child, argv[0], nullptr, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_t quiet;
+  posix_spawn_file_actions_init(&quiet);
+  for (const int output : {STDOUT_FILENO, STDERR_FILENO})
+    posix_spawn_file_actions_addopen(&quiet, output, "/dev/null", O_WRONLY, 0);
+  const int error =
+      posix_spawnp(&child, argv[0], is_quiet ? &quiet : nullptr, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&quiet);
   if (error != 0) return cannot_start_python(command.front(), error, "has matplotlib");
   int outcome = 0;
   while (waitpid(child, &outcome, 0) < 0 && errno == EINTR) {
@@ -62,6 +72,22 @@ Status cannot_start_python(const std::string& python, int error, std::string_vie
                 fmt::format("the Python interpreter \"{}\" cannot be started ({}): set "
                             "TERAIO_PYTHON to one that {}",
                             python, std::strerror(error), need));
+}
+
+Status check_chosen_python() {
+  const char* chosen = std::getenv("TERAIO_PYTHON");
+  if (chosen == nullptr || *chosen == '\0') return Status();
+  const std::string look = fmt::format(
+      "import importlib.util, sys\nsys.exit({} if importlib.util.find_spec('teraio') is None else "
+      "0)",
+      kNoPackage);
+  const Result<int> code = run_to_end({chosen, "-c", look}, true);
+  if (!code.ok() || *code != kNoPackage) return Status();
+  return Status(ErrorCode::kNotFound,
+                fmt::format("TERAIO_PYTHON is \"{}\", which does not find the package teraio: set "
+                            "it to an interpreter that has torch and teraio, or add the folder of "
+                            "the package to PYTHONPATH",
+                            chosen));
 }
 
 Status draw_figures(const std::filesystem::path& tables) {

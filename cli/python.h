@@ -16,6 +16,10 @@ std::string python_interpreter();
 // to one that <need>".
 Status cannot_start_python(const std::string& python, int error, std::string_view need);
 
+// Returns the failure of $TERAIO_PYTHON if it names an interpreter that starts but does not find
+// the package teraio. Without that variable it starts nothing.
+Status check_chosen_python();
+
 // Draws the figures of a file of tables into its folder, as SVG and PNG, with `python -m
 // teraio_figures`, and waits for the end. Without Python or matplotlib it prints one line on stderr
 // and returns ok, because the tables are the result.

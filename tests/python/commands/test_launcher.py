@@ -383,6 +383,13 @@ def test_command_without_an_interpreter(execute, command):
     assert outcome.err.count("\n") == 1 and "/nowhere/python" in outcome.err
 
 
+def test_command_with_an_interpreter_that_lacks_the_package(execute, command):
+    environment = os.environ | {"TERAIO_PYTHON": sys.executable, "PYTHONPATH": "/nowhere"}
+    outcome = execute(command, "run", *BUDGET, "train.py", env=environment)
+    assert outcome.code != 0
+    assert outcome.err.count("\n") == 1 and "does not find the package teraio" in outcome.err
+
+
 def test_command_runs_a_program(execute, command, program):
     environment = os.environ | {"TERAIO_PYTHON": sys.executable}
     outcome = execute(command, "run", *BUDGET, "train.py", "code", env=environment)
