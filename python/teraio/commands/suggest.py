@@ -1,6 +1,7 @@
 """The command `teraio suggest`: how to train a script on this machine."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import sys
@@ -108,9 +109,11 @@ def _suggestion(program, options):
     from teraio.dry_run.summary import reservations
     from teraio.suggest.suggestion import Suggester
 
-    run = dry_run_of(options, options.device.accelerator)
+    device = options.device
+    run = dry_run_of(options, device.accelerator, device.measure)
     directory = os.getcwd()
     run.execute(program)
+    options.device = dataclasses.replace(device, accelerator=run.accelerator)
     os.chdir(directory)
     patterns = run.log.patterns()
     with tempfile.TemporaryDirectory() as scratch:

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import itertools
+import os
 import sys
 
 import torch
@@ -133,10 +134,8 @@ class OpMode(TorchDispatchMode):
         return self._value_policy.number(tensor.dtype, number, noted_answer(tensor))
 
     def _is_equal(self, left, right):
-        """Returns whether two tensors are equal, of which one is not known."""
-        is_same = left is right or (left.shape == right.shape and left.is_set_to(right))
-        guess = True if is_same else None if left.shape == right.shape else False
-        return self._value_policy.number(torch.bool, guess=guess)
+        """Returns whether two tensors are equal, of which one is not known: if of one shape."""
+        return self._value_policy.number(torch.bool, guess=left.shape == right.shape)
 
     def _run(self, func, args, kwargs):
         try:
@@ -361,6 +360,9 @@ class FakeModes:
         """Lets transformers ask what it asks of real tensors where the answer is known: it makes an
         attention mask for every fake tensor, and none where all tokens take part."""
         self._patches.set(module, "is_fake_tensor", _is_unknown)
+        os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = (
+            "1"  # fake tensors are made by one thread at a time
+        )
 
     def _array(self, tensor):
         with _disable_current_modes():

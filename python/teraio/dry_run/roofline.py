@@ -72,10 +72,14 @@ class Roofline:
     """
 
     def __init__(self, accelerator: Accelerator, links: Links):
+        self._ops = {}
+        self.use(accelerator, links)
+
+    def use(self, accelerator: Accelerator, links: Links):
+        """Predicts with the rates of another accelerator from now on."""
         self._accelerator = accelerator
         self._links = links
         self.workspace_bytes = workspaces(accelerator)
-        self._ops = {}
         self._known = {}
 
     def duration_ns(self, func, args, kwargs, result) -> int:

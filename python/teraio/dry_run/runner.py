@@ -1,6 +1,7 @@
 """One dry run: executes a script on fake tensors until its steps are known."""
 
 import contextlib
+import functools
 
 from teraio import core
 from teraio.dry_run.collectives import Links
@@ -11,7 +12,7 @@ from teraio.dry_run.roofline import Roofline
 from teraio.dry_run.saved_files import SavedFiles
 from teraio.errors import Error
 from teraio.escapes import higher_order_ops
-from teraio.hooks.iterations import IterationHooks
+from teraio.hooks.iterations import IterationHooks, key_of
 
 # The number of steps in which an iteration must repeat. It suffices for two of the longest
 # iterations that the observer can find, and for the steps before them.
@@ -36,18 +37,47 @@ class _Hooks(IterationHooks):
         self._log = log
         self._wanted_steps = steps
         self._open_steps = 0  # TorchTitan has an optimizer whose step makes those of others
+        self._backwards = 0  # passes that are executed now, one within the other
         self.take_fingerprint = None  # returns that of the ops since it was called last
+        self.after_first_step = None
+
+    def _noting_losses(self, backward):
+        noting = super()._noting_losses(backward)
+
+        @functools.wraps(backward)
+        def wrapper(*args, **kwargs):
+            self._backwards += 1
+            try:
+                return noting(*args, **kwargs)
+            finally:
+                self._backwards -= 1
+                if self._backwards == 0 and self._open_steps > 0:
+                    self._end_step()
+
+        return wrapper
 
     def _before_step(self, optimizer, args, kwargs):
-        self._open_steps += 1
+        if self._backwards > 0 and self._open_steps == 0:
+            self._begin_step()  # all that optimizers do within a backward pass is one step
+        self._begin_step()
         super()._before_step(optimizer, args, kwargs)
 
     def _after_step(self, optimizer, args, kwargs):
-        super()._after_step(optimizer, args, kwargs)
+        self._steps[key_of(optimizer)] += 1
+        self._end_step()
+
+    def _begin_step(self):
+        self._open_steps += 1
+        self._session.begin_step()
+
+    def _end_step(self):
         self._open_steps -= 1
         if self._open_steps > 0:
             return
+        self._session.end_step()
         self._log.end_step(self.take_fingerprint())
+        if self._log.step_count == 1:
+            self.after_first_step()
         if self.has_enough_steps():
             raise _StepsKnown
 
@@ -89,14 +119,25 @@ class DryRun:
         rank: the rank to execute.
         steps: the number of optimizer steps to execute, whose patterns are kept. None ends the
             program when an iteration has repeated.
+        measure: None, or a function that returns the accelerator itself. It is called when the
+            program has made a step, so that no program waits for it in vain; `accelerator` then has
+            rates for the first step only.
         has_launcher: whether the program has the environment that a launcher such as torchrun gives
             it. Otherwise, a process group that it makes has one process.
     """
 
     def __init__(
-        self, accelerator, value_policy, world_size=1, rank=0, steps=None, has_launcher=False
+        self,
+        accelerator,
+        value_policy,
+        world_size=1,
+        rank=0,
+        steps=None,
+        measure=None,
+        has_launcher=False,
     ):
         self.accelerator = accelerator
+        self._measure = measure
         self.value_policy = value_policy
         self._has_launcher = has_launcher
         self.world_size = world_size
@@ -114,10 +155,11 @@ class DryRun:
                 provide, such as data.
         """
         higher_order_ops.let_observer_through()
-        roofline = Roofline(self.accelerator, Links(self.accelerator, self.world_size))
+        roofline = Roofline(self.accelerator, self._links())
         with contextlib.ExitStack() as stack:
             modes = FakeModes(self._session, roofline, self.value_policy)
             self._hooks.take_fingerprint = modes.ops.take_fingerprint
+            self._hooks.after_first_step = functools.partial(self._measured, modes, roofline)
             stack.enter_context(
                 _process_groups(self.world_size, self.rank, modes, self._has_launcher)
             )
@@ -138,6 +180,20 @@ class DryRun:
                 raise
         if not self._session.has_trace():
             raise Error(self._no_trace_message())
+
+    def _links(self):
+        return Links(self.accelerator, self.world_size)
+
+    def _measured(self, modes, roofline):
+        if self._measure is None:
+            return
+        core.observe_this_thread(False)
+        try:
+            with modes.real_tensors():
+                self.accelerator = self._measure()
+        finally:
+            core.observe_this_thread(True)
+        roofline.use(self.accelerator, self._links())
 
     def _no_trace_message(self):
         steps = self.log.step_count

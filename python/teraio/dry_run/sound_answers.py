@@ -1,8 +1,9 @@
 """The answers of a sound training to what programs ask of losses, norms and gradients.
 
-No value is NaN or infinite. A single number, such as a loss or a norm, compares with others as the
-1 that a script gets where it reads it. An op that asks has an answer, and so have ops that combine
-such answers, whatever their shapes.
+No value is NaN or infinite, and no factorization fails. A single number, such as a loss or a norm,
+compares with others as the 1 that a script gets where it reads it. An op that asks has an answer,
+and so have ops that combine such answers with each other and with known values, whatever their
+shapes.
 """
 
 import math
@@ -19,6 +20,14 @@ _CONSTANT = {aten.isnan: False, aten.isinf: False, aten.isposinf: False, aten.is
 # Whether a tensor is equal to itself, and to infinity: so PyTorch computes isfinite().
 _WITH_ITSELF = {aten.eq: True, aten.ne: False}
 _WITH_INFINITY = {aten.eq: False, aten.ne: True}
+# Their last result tells which matrices have failed.
+_CHECKED = {
+    aten.linalg_cholesky_ex,
+    aten.linalg_inv_ex,
+    aten.linalg_ldl_factor_ex,
+    aten.linalg_lu_factor_ex,
+    aten._linalg_solve_ex,
+}
 _COMPARING = {
     aten.eq: operator.eq,
     aten.ne: operator.ne,
@@ -32,10 +41,12 @@ _KEEPING = {
     aten._unsafe_view,
     aten.alias,
     aten.all,
+    aten.amax,
     aten.any,
     aten.clone,
     aten.detach,
     aten.expand,
+    aten.max,
     aten.select,
     aten.squeeze,
     aten.unsqueeze,
@@ -59,7 +70,9 @@ def note_answer(func, args, result):
         args: its arguments.
         result: what it has returned.
     """
-    if isinstance(result, torch.Tensor) and result.dtype == torch.bool:
+    if func.overloadpacket in _CHECKED:
+        setattr(result[-1], _ANSWER, False)
+    elif isinstance(result, torch.Tensor) and not result.is_floating_point():
         answer = _answer(func.overloadpacket, args)
         if answer is None and result.numel() == 1 and func.overloadpacket in _COMPARING:
             answer = bool(_COMPARING[func.overloadpacket](*map(_number, args[:2])))
@@ -75,8 +88,8 @@ def _number(value):
     """Returns a number, what a tensor with one is known to be, or else 1."""
     if not isinstance(value, torch.Tensor):
         return value
-    known = known_value(value)
-    return 1 if known is None else known.item()
+    known, noted = known_value(value), noted_answer(value)
+    return known.item() if known is not None else 1 if noted is None else noted
 
 
 def _answer(op, args):
@@ -84,14 +97,30 @@ def _answer(op, args):
         return _CONSTANT[op]
     if op in _WITH_ITSELF and len(args) > 1:
         return _comparison(op, *args[:2])
-    answers = [noted_answer(each) for each in args if isinstance(each, torch.Tensor)]
+    answers = [_answer_of(each) for each in args if isinstance(each, torch.Tensor)]
+    if op in _COMBINING and len(answers) == 2:
+        return _combined(_COMBINING[op], answers)
     if not answers or None in answers:
         return None
-    if op in _COMBINING:
-        return _COMBINING[op](answers) if len(answers) == 2 else None
     if op in _NEGATING:
-        return not answers[0]
+        return not answers[0] if args[0].dtype == torch.bool else None
     return answers[0] if op in _KEEPING else None
+
+
+def _answer_of(tensor):
+    """Returns the bool or number that all elements of a tensor are, or None."""
+    noted, known = noted_answer(tensor), known_value(tensor)
+    if noted is not None or known is None or known.is_floating_point() or known.numel() == 0:
+        return noted
+    first = known.reshape(-1)[0].item()
+    return first if (known == first).all() else None
+
+
+def _combined(combine, answers):
+    decisive = combine is any  # true or anything is true, and false and anything is false
+    if any(each is not None and bool(each) is decisive for each in answers):
+        return decisive
+    return None if None in answers else combine(answers)
 
 
 def _comparison(op, left, right):

@@ -163,13 +163,13 @@ class IterationHooks:
         core.observe_python_threads()  # those that another library has started since
         self._session.begin_step()
         self._note_optimizer(optimizer)
-        if self._steps[_key_of(optimizer)] < _DESCRIBED_STEPS:
+        if self._steps[key_of(optimizer)] < _DESCRIBED_STEPS:
             with self._own_work():
                 self._describe(optimizer)
 
     @torch._disable_dynamo
     def _after_step(self, optimizer, args, kwargs):
-        key = _key_of(optimizer)
+        key = key_of(optimizer)
         self._steps[key] += 1
         self._session.end_step(key)
 
@@ -197,7 +197,7 @@ class IterationHooks:
         return parameter_names(modules)
 
 
-def _key_of(optimizer):
+def key_of(optimizer):
     """Returns the id of the optimizer's first parameter, which a new one has in common with it."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:

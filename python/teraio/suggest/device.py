@@ -1,7 +1,7 @@
 """The device that a suggestion is for: its rates, and the memory that a run may use of it."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from teraio.errors import Error
 
@@ -18,7 +18,9 @@ _NAMES = {"NVIDIA H100 80GB HBM3": "h100-sxm"}
 class TargetDevice:
     """A device to train on.
 
-    Of its memory, `memory_bytes`, a run may use `usable_bytes`; `memory_note` says why.
+    Of its memory, `memory_bytes`, a run may use `usable_bytes`; `memory_note` says why. `measure`
+    is None, or a function that measures the device and returns its accelerator: the other one has
+    no rates of this device.
     """
 
     name: str  # of --device
@@ -26,6 +28,7 @@ class TargetDevice:
     memory_bytes: int
     usable_bytes: int
     memory_note: str
+    measure: object = None
 
 
 def find_device(name, accelerator_name, world_size):
@@ -47,8 +50,7 @@ def find_device(name, accelerator_name, world_size):
         return _absent_device(load(accelerator_name))
     name = name or ("cuda" if torch.cuda.is_available() else "cpu")
     if name == "cpu":
-        accelerator = load(accelerator_name) if accelerator_name else _this_cpu()
-        return _cpu(accelerator, world_size)
+        return _cpu(accelerator_name, world_size)
     accelerator_name = accelerator_name or name_of_gpu(torch.cuda.get_device_name(name))
     return _gpu(name, load(accelerator_name))
 
@@ -65,9 +67,15 @@ def _absent_device(accelerator):
     )
 
 
-def _cpu(accelerator, world_size):
+def _cpu(accelerator_name, world_size):
     from teraio import core
+    from teraio.dry_run.accelerator import load
     from teraio.units import format_size
+
+    measured = _file_of_cpu()
+    is_known = accelerator_name is not None or measured.exists()
+    unmeasured = replace(load("h100-nvl"), name="this CPU", library="onednn")
+    accelerator = load(accelerator_name or str(measured)) if is_known else unmeasured
 
     available_bytes = core.available_memory_bytes() // world_size
     return TargetDevice(
@@ -76,6 +84,7 @@ def _cpu(accelerator, world_size):
         memory_bytes=core.device_memory_bytes("cpu"),
         usable_bytes=int(_USABLE_SHARE * available_bytes),
         memory_note=f"92 % of the {format_size(available_bytes)} of memory that are available",
+        measure=None if is_known else _measure_cpu,
     )
 
 
@@ -91,19 +100,23 @@ def _gpu(name, accelerator):
     )
 
 
-def _this_cpu():
-    """Returns the measured accelerator of this machine's CPU, which is kept between calls."""
+def _file_of_cpu():
+    """Returns the path of the accelerator file of this machine's CPU, which may be missing."""
     import torch
 
     from teraio.directories import cache_directory
+
+    return cache_directory() / f"cpu-{os.uname().machine}-{torch.get_num_threads()}-threads.json"
+
+
+def _measure_cpu():
+    """Measures this machine's CPU, keeps the file, and returns the accelerator."""
     from teraio.dry_run.accelerator import load
     from teraio.dry_run.calibration import calibrate
 
-    path = cache_directory() / f"cpu-{os.uname().machine}-{torch.get_num_threads()}-threads.json"
-    if not path.exists():
-        print("teraio: measuring this CPU once, for about half a minute", flush=True)
-        calibrate(path, show=lambda line: None)
-    return load(str(path))
+    print("teraio: measuring this CPU once, for about half a minute", flush=True)
+    calibrate(_file_of_cpu(), show=lambda line: None)
+    return load(str(_file_of_cpu()))
 
 
 def name_of_gpu(gpu):

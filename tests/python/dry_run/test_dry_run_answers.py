@@ -51,6 +51,19 @@ def test_numbers_compare_as_they_are_read(asking, question):
     assert "train.py:8: " in outcome.out
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        "assert (torch.full((256,), True) | (model[0].bias + model[0].weight[:, 0] > 0)).all()",
+        "assert (model[0].weight[:, 0].int() & ~torch.full((256,), True)).max() == 0",
+        "assert not torch.any(torch.linalg.cholesky_ex(model[0].weight.T @ model[0].weight)[1])",
+    ],
+)
+def test_known_answers_decide(asking, question):
+    outcome = asking(question)
+    assert outcome.code == 0, outcome
+
+
 def test_norms_that_must_be_finite_are(asking):
     question = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)"
     assert asking(question).code == 0
@@ -209,6 +222,24 @@ def test_what_needs_no_contents_works(dry_run, tmp_path, use):
     (tmp_path / "train.py").write_text(TRAINED.format(use=use))
     outcome = dry_run("train.py")
     assert outcome.code == 0, outcome
+
+
+IN_BACKWARD = """\
+import torch
+model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(12)))
+for parameter in model.parameters():
+    optimizer = torch.optim.AdamW([parameter])
+    parameter.register_post_accumulate_grad_hook(lambda p, o=optimizer: o.step())
+for step in range(5):
+    model(torch.randn(8, 64)).square().mean().backward()
+    model.zero_grad()
+"""
+
+
+def test_steps_within_a_backward_pass_are_one(dry_run, tmp_path):
+    (tmp_path / "train.py").write_text(IN_BACKWARD)
+    outcome = dry_run("train.py")
+    assert outcome.code == 0 and "ops a step" in outcome.out, outcome
 
 
 NESTED = """\

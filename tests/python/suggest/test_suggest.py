@@ -66,6 +66,13 @@ def test_what_fits_needs_no_teraio(suggestion, suggest, tmp_path):
     assert "it needs no TERAIO" in suggest("--accelerator", "h100-nvl").out
 
 
+def test_a_script_that_fails_is_not_measured_for(suggest, tmp_path):
+    (tmp_path / "train.py").write_text("import torch\ntorch.ones(3)\n1 / 0\n")
+    outcome = suggest("--device", "cpu")
+    assert outcome.code == 1 and "ZeroDivisionError" in outcome.err
+    assert "measuring" not in outcome.out and not (tmp_path / "cache").exists()
+
+
 def test_limits_and_step_of_a_plan(suggestion):
     found = suggestion("--device-budget", "120MB", "--host-limit", "0")
     assert not found["fits"] and found["device_budget_bytes"] == 120_000_000
