@@ -384,7 +384,8 @@ def test_command_without_an_interpreter(execute, command):
 
 
 def test_command_with_an_interpreter_that_lacks_the_package(execute, command):
-    environment = os.environ | {"TERAIO_PYTHON": sys.executable, "PYTHONPATH": "/nowhere"}
+    outside = os.path.realpath(sys.executable)  # of the virtual environment
+    environment = os.environ | {"TERAIO_PYTHON": outside, "PYTHONPATH": ""}
     outcome = execute(command, "run", *BUDGET, "train.py", env=environment)
     assert outcome.code != 0
     assert outcome.err.count("\n") == 1 and "does not find the package teraio" in outcome.err
