@@ -117,7 +117,7 @@ def _run(func, args, kwargs, fills):
     try:
         with _real_ops():
             return func(*_reals(args, fills), **_on_cpu(_reals(kwargs, fills)))
-    except (NotImplementedError, _IsUnknown):
+    except (NotImplementedError, _IsUnknown):  # the op has no kernel for the CPU
         return _UNKNOWN
 
 

@@ -221,5 +221,5 @@ def install(directories):
 
 
 def remove():
-    """Closes the files. Children that live keep theirs."""
+    """Closes the files. A running child keeps its files open."""
     install([])
