@@ -49,12 +49,13 @@ std::byte* Arena::allocate(int64_t size_bytes, const Tenant& tenant, int64_t gro
 
 // What is missing is free in pieces: find_room() can use all pages then.
 void Arena::commit_all(int64_t growth_limit_bytes) {
-  const auto top = uncommitted_.largest();
-  if (!top) return;
   const int64_t page_bytes = space_->page_bytes();
-  const int64_t growth_bytes =
-      std::min(growth_limit_bytes, top->size_bytes) / page_bytes * page_bytes;
-  if (growth_bytes > 0) commit({top->begin_bytes, growth_bytes});
+  while (const auto range = uncommitted_.largest()) {
+    const int64_t growth_bytes =
+        std::min(growth_limit_bytes, range->size_bytes) / page_bytes * page_bytes;
+    if (growth_bytes <= 0 || !commit({range->begin_bytes, growth_bytes})) return;
+    growth_limit_bytes -= growth_bytes;
+  }
 }
 
 std::byte* Arena::take(int64_t offset_bytes, int64_t size_bytes, const Tenant& tenant) {

@@ -193,6 +193,18 @@ TEST_F(ArenaTest, FreePagesAtTheEndCount) {
   EXPECT_EQ(moves[0].to, blocks[1]);
 }
 
+// Pages of several gaps have returned to the system, and are needed for one block.
+TEST_F(ArenaTest, AllUncommittedPagesCount) {
+  open();
+  std::vector<std::byte*> blocks;
+  for (const int64_t page_count : {2, 3, 2, 4085, 4}) blocks.push_back(take(page_count));
+  for (const int i : {0, 2, 4}) arena_->release(blocks[i]);
+  arena_->trim(8 * kPageBytes);
+  ASSERT_EQ(arena_->free_bytes(), 0);
+  ASSERT_EQ(take(7, kSoon, 8 * kPageBytes), nullptr);
+  EXPECT_EQ(arena_->free_bytes(), 8 * kPageBytes);
+}
+
 TEST_F(ArenaTest, ASlideIsNotManySmallCopies) {
   for (const int64_t page_count : {64, 65}) {
     open();
