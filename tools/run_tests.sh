@@ -89,9 +89,16 @@ run() {
   { within_time "${MAKE:-make}" --no-print-directory "$1" 2>&1 || touch "$logs/$1.failed"; } | tee "$logs/$1.log"
 }
 
+# Which tests failed, as CTest and pytest name them, and pytest's lines of why.
+failures() {
+  grep -hE '^(FAILED|ERROR) |^E  |^\s+[0-9]+ - .*\((Failed|Timeout|SEGFAULT|Subprocess)|\*\*\*(Failed|Timeout|Exception)' \
+    "$logs/$1.log" | awk '!seen[$0]++' | cut -c1-240 | tail -40 || true
+}
+
 closing_lines() {
   fault=$(last_fault "$1")
   [ -z "$fault" ] || echo "  last fault found by it alone: $fault"
+  [ ! -e "$logs/$1.failed" ] || failures "$1" | sed 's/^/  /'
   grep -hE '^[0-9]+% tests passed|^Total Test time|[0-9]+ (passed|failed|error|deselected).* in [0-9]|^[0-9]+ trainings: |^seeds [0-9]|^Done [0-9]|^drawn for ' \
     "$logs/$1.log" | awk '!seen[$0]++' | sed 's/^/  /' || true
 }
