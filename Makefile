@@ -74,10 +74,6 @@ paper: build corpus  ## predict the paper's evaluation: writes docs/evaluation.m
 what-to-buy: build corpus  ## predict fine-tuning on machines that one can buy: writes docs/what_to_buy.md
 	@PYTHONPATH=. $(python) -m evaluation.what_to_buy
 
-.PHONY: scaling
-scaling: build corpus  ## predict jobs of 8 to 1,024 GPUs: writes docs/scaling.md and its figures
-	@PYTHONPATH=. $(python) -m evaluation.scaling
-
 # NAMES="top report" draws these two.
 .PHONY: pictures
 pictures: build  ## draw the pictures of docs/images from runs on this machine
