@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from trainer import Trainers
-from workspace import ROOT, WORKLOADS, Workspace, drive_folder, work_folder
+from workspace import ROOT, Workspace, drive_folder, work_folder
 
 
 def pytest_addoption(parser):
@@ -21,7 +21,6 @@ def pytest_addoption(parser):
     group.addoption("--build", type=Path, default=ROOT / "build-gpu", help="the build to check")
     group.addoption("--carry", type=Path, default=ROOT / "gpu-carry", help="see make gpu-carry")
     group.addoption("--ssd", type=Path, help="folder on the drive to use (default: in the build)")
-    group.addoption("--workloads", type=Path, default=WORKLOADS, help="what trains and measures")
     group.addoption(
         "--deadline", type=float, default=math.inf, help="end of the checks, as time.monotonic()"
     )
@@ -118,7 +117,6 @@ def workspace(request) -> Workspace:
         build=build,
         carry=option("carry").absolute(),
         ssd=ssd,
-        workloads=option("workloads").absolute(),
         device=option("device"),
         is_tiny=option("tiny"),
     )

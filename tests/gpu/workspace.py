@@ -17,14 +17,12 @@ class Workspace:
     """The folders, the device and the size of a run of the checks.
 
     `carry` holds what `make gpu-carry` has collected; it may be missing. `ssd` lies on the drive
-    that is measured. `workloads` holds the programs that train and measure. `is_tiny` asks for the
-    smallest shapes, to try the flow on any machine.
+    that is measured. `is_tiny` asks for the smallest shapes, to try the flow on any machine.
     """
 
     build: Path
     carry: Path
     ssd: Path
-    workloads: Path
     device: str
     is_tiny: bool
 
@@ -49,7 +47,7 @@ class Workspace:
 
     def workload(self, name: str, *arguments) -> list:
         """The command that runs a workload."""
-        return [sys.executable, self.workloads / f"{name}.py", *arguments]
+        return [sys.executable, WORKLOADS / f"{name}.py", *arguments]
 
     @property
     def training_environment(self) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 import io
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,9 +11,8 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "examples"))
 
 import demo
-from arms import arm as arms
 from arms import results, show
-from arms.arm import Arm, ArmFailed, ArmResult, run_arm
+from arms.arm import ArmResult
 
 SESSION = {
     "natural_peak_bytes": 3_000_000_000,
@@ -95,24 +93,6 @@ class TestDemo:
         page = (tmp_path / "demo" / "planned" / "report.html").read_text()
         assert "It works: the training needs" in page
         assert "tensors moved on demand" in (tmp_path / "demo/on_demand/report.html").read_text()
-
-    def test_without_the_package_it_says_what_to_do(self, monkeypatch, capsys):
-        monkeypatch.setattr(demo.importlib.util, "find_spec", lambda name: None)
-        assert demo.main(["--preset", "tiny"]) == 2
-        assert "has no teraio: run make build" in capsys.readouterr().err
-
-
-class TestArm:
-    @pytest.mark.full
-    def test_failure_shows_the_end_of_the_log(self, tmp_path):
-        with pytest.raises(ArmFailed, match="(?s)ideal ended with 2;.*/nowhere.json: no such file"):
-            run_arm(Arm("ideal"), ["--data", "/nowhere.json"], tmp_path, [])
-
-    def test_leaving_early_ends_the_process(self):
-        process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-        with pytest.raises(KeyboardInterrupt), arms.stopping(process):
-            raise KeyboardInterrupt
-        assert process.returncode is not None
 
 
 def c4_file(directory):

@@ -1,12 +1,8 @@
 """teraio_figures: what timelines tell, and the figure of a step that tools/draw_plan.py draws."""
 
-from pathlib import Path
-
 import pytest
 
 from teraio_figures.timeline import SSD_WRITE, Timeline
-
-DRAW_PLAN = Path(__file__).parents[3] / "tools" / "draw_plan.py"
 
 
 def event(row, start_s, length_s, size=0):
@@ -53,10 +49,3 @@ def test_memory_of_a_slice_is_the_largest_level_in_it():
         for at_s, size in [(0, 10), (1.2, 70), (1.4, 30)]
     ]
     assert Timeline([event(1, 0, 4), *levels], 4).memory(4) == [10, 70, 30, 30]
-
-
-def test_a_plan_is_drawn(python, small, tmp_path):
-    _, trace, _, hardware = small
-    done = python(DRAW_PLAN, trace, hardware, tmp_path / "plan.png", "--effort", "fast")
-    assert done.code == 0, done
-    assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
