@@ -54,32 +54,6 @@ TEST_F(CopiesTest, PageableMemoryIsReadBeforeTheCallReturns) {
   EXPECT_EQ(first_byte(), 1);
 }
 
-TEST_F(CopiesTest, PageableMemoryIsWrittenBeforeTheCallReturns) {
-  const cudaStream_t stream = make_stream();
-  ASSERT_EQ(cudaMemsetAsync(memory_, 3, kMiB, stream), cudaSuccess);
-  std::vector<char> host(kMiB, 0);
-  ASSERT_EQ(cudaMemcpyAsync(host.data(), memory_, kMiB, cudaMemcpyDeviceToHost, stream),
-            cudaSuccess);
-  EXPECT_EQ(host.back(), 3);
-}
-
-TEST_F(CopiesTest, PinnedMemoryIsWrittenWhenTheCopyRuns) {
-  const cudaStream_t stream = make_stream();
-  ASSERT_EQ(cudaMemsetAsync(memory_, 3, kMiB, stream), cudaSuccess);
-  std::memset(pinned_, 0, kMiB);
-  close_gate(stream);
-  ASSERT_EQ(cudaMemcpyAsync(pinned_, memory_, kMiB, cudaMemcpyDeviceToHost, stream), cudaSuccess);
-  EXPECT_EQ(*static_cast<char*>(pinned_), 0);
-  open_gate();
-  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-  EXPECT_EQ(*static_cast<char*>(pinned_), 3);
-}
-
-TEST_F(CopiesTest, AWrongKindIsRefused) {
-  EXPECT_EQ(cudaMemcpy(memory_, pinned_, kMiB, cudaMemcpyDeviceToHost), cudaErrorInvalidValue);
-  EXPECT_EQ(cudaMemcpy(memory_, pinned_, kMiB, cudaMemcpyDefault), cudaSuccess);
-}
-
 TEST_F(CopiesTest, ACopyMayNotCrossPinnedRegions) {
   std::vector<char> host(kMiB);
   ASSERT_EQ(cudaHostRegister(host.data(), kMiB / 2, 0), cudaSuccess);

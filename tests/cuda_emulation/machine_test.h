@@ -1,4 +1,5 @@
-// What the tests of the emulated machine share. CTest runs them by several seeds, with lazy
+// What the tests of the emulated machine share: they check that it shows wrong uses, without which
+// the tests on it would pass by mistake. CTest runs them by several seeds, with lazy
 // execution and poison, on two devices of 64 MiB (CMakeLists.txt).
 #pragma once
 
@@ -16,7 +17,6 @@
 namespace teraio::testing::emulated_cuda {
 
 inline constexpr size_t kMiB = size_t{1} << 20;
-inline constexpr size_t kDeviceBytes = 64 * kMiB;
 
 class MachineTest : public ::testing::Test {
  protected:

@@ -86,16 +86,6 @@ class NcclTest : public MachineTest {
   std::vector<float*> memory_;
 };
 
-TEST_F(NcclTest, OneThreadReducesOverItsDevicesInAGroup) {
-  make_ranks(3);
-  std::vector<float*> numbers;
-  for (int rank = 0; rank < 3; ++rank) numbers.push_back(on_device(rank, {1.0f + rank, 10.0f}));
-  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
-  for (int rank = 0; rank < 3; ++rank) ASSERT_EQ(all_reduce(rank, numbers[rank], 2), ncclSuccess);
-  ASSERT_EQ(ncclGroupEnd(), ncclSuccess);
-  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(result(rank, numbers[rank], 2), (Numbers{6, 30}));
-}
-
 TEST_F(NcclTest, OtherStreamsGoOnWhileOneWaitsForARank) {
   make_ranks(2);
   float* first = on_device(0, {1});
@@ -110,37 +100,6 @@ TEST_F(NcclTest, OtherStreamsGoOnWhileOneWaitsForARank) {
   ASSERT_EQ(all_reduce(1, second, 1), ncclSuccess);
   EXPECT_EQ(result(0, first, 1), Numbers{3});
   EXPECT_EQ(result(1, second, 1), Numbers{3});
-}
-
-TEST_F(NcclTest, CallsOfACommunicatorKeepTheirOrderOverStreams) {
-  make_ranks(2);
-  float* first = on_device(0, {1});
-  float* second = on_device(1, {2});
-  for (int i = 0; i < 10; ++i) {
-    ranks_[0].stream = make_stream();
-    ASSERT_EQ(all_reduce(0, first, 1, i % 2 == 0 ? ncclSum : ncclMax), ncclSuccess);
-    ASSERT_EQ(all_reduce(1, second, 1, i % 2 == 0 ? ncclSum : ncclMax), ncclSuccess);
-  }
-  EXPECT_EQ(result(0, first, 1), Numbers{3 * 16});
-  EXPECT_EQ(result(1, second, 1), Numbers{3 * 16});
-}
-
-TEST_F(NcclTest, AGroupOverTwoStreamsWaitsForBothAndBothForIt) {
-  make_ranks(2);
-  float* first = on_device(0, {1, 2});
-  float* second = on_device(1, {3, 4});
-  const cudaStream_t other = make_stream();
-  cudaMemsetAsync(first + 1, 0, sizeof(float), other);
-  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
-  ASSERT_EQ(all_reduce(0, first, 1), ncclSuccess);
-  ASSERT_EQ(ncclAllReduce(first + 1, first + 1, 1, ncclFloat32, ncclSum, ranks_[0].comm, other),
-            ncclSuccess);
-  ASSERT_EQ(ncclGroupEnd(), ncclSuccess);
-  ASSERT_EQ(all_reduce(1, second, 1), ncclSuccess);
-  ASSERT_EQ(all_reduce(1, second + 1, 1), ncclSuccess) << "a rank may divide groups otherwise";
-  EXPECT_EQ(result(1, second, 2), (Numbers{4, 4}));
-  EXPECT_EQ(result(0, first, 2), (Numbers{4, 4}));
-  EXPECT_EQ(cudaStreamSynchronize(other), cudaSuccess);
 }
 
 TEST_F(NcclTest, RanksThatDisagreeAreTold) {
@@ -173,98 +132,6 @@ TEST_F(NcclTest, AbortEndsWhatWaitsAndTheOtherRankIsTold) {
   EXPECT_EQ(cudaStreamQuery(ranks_[1].stream), cudaErrorNotReady) << "until it is aborted, too";
   abort(1);
   EXPECT_EQ(cudaStreamSynchronize(ranks_[1].stream), cudaSuccess);
-}
-
-TEST_F(NcclTest, DestroyWaitsForWorkAndNotForALostRank) {
-  make_ranks(2);
-  float* first = on_device(0, {1});
-  float* second = on_device(1, {2});
-  ASSERT_EQ(all_reduce(0, first, 1), ncclSuccess);
-  ASSERT_EQ(all_reduce(1, second, 1), ncclSuccess);
-  ASSERT_EQ(ncclCommDestroy(ranks_[0].comm), ncclSuccess);
-  EXPECT_EQ(ncclCommDestroy(ranks_[0].comm), ncclInvalidArgument);
-  ranks_[0].comm = nullptr;
-  EXPECT_EQ(result(0, first, 1), Numbers{3});
-  EXPECT_EQ(result(1, second, 1), Numbers{3});
-  ASSERT_EQ(all_reduce(1, second, 1), ncclSuccess);  // rank 0 is gone; TearDown() destroys rank 1
-}
-
-TEST_F(NcclTest, AGroupWithAFailedCallDoesNothing) {
-  make_ranks(2);
-  float* numbers = on_device(0, {1});
-  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
-  EXPECT_EQ(all_reduce(0, numbers, 1), ncclSuccess);
-  EXPECT_EQ(ncclBcast(numbers, 1, ncclFloat32, 2, ranks_[0].comm, ranks_[0].stream),
-            ncclInvalidArgument);
-  EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
-  EXPECT_STREQ(ncclGetLastError(nullptr), "ncclBroadcast: rank 2 is not one of 2");
-  EXPECT_EQ(result(0, numbers, 1), Numbers{1});
-  EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
-}
-
-TEST_F(NcclTest, WhatIsAbsentSaysSo) {
-  make_ranks(1);
-  ncclWindow_t window = nullptr;
-  EXPECT_EQ(ncclCommWindowRegister(ranks_[0].comm, nullptr, 0, &window, 0), ncclInvalidUsage);
-  EXPECT_STREQ(ncclGetLastError(nullptr),
-               "ncclCommWindowRegister: the emulated NCCL does not have it");
-  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
-  EXPECT_EQ(ncclGroupSimulateEnd(nullptr), ncclInvalidUsage);
-  float* numbers = on_device(0, {1});
-  ASSERT_EQ(all_reduce(0, numbers, 1), ncclSuccess) << "the group has ended";
-  cudaStream_t stream = ranks_[0].stream;
-  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
-  EXPECT_EQ(all_reduce(0, numbers, 1), ncclInvalidUsage);
-  cudaGraph_t graph = nullptr;
-  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
-  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
-}
-
-// Ranks of one process split in a thread each, because all wait for all.
-TEST_F(NcclTest, ASplitOrdersRanksByTheirKeys) {
-  make_ranks(3);
-  std::vector<ncclComm_t> made(3);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < 3; ++rank)
-    threads.emplace_back([&, rank] {
-      const int color = rank == 1 ? NCCL_SPLIT_NOCOLOR : 5;
-      EXPECT_EQ(ncclCommSplit(ranks_[rank].comm, color, -rank, &made[rank], nullptr), ncclSuccess);
-    });
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(made[1], nullptr);
-  int count = 0, first = 0, last = 0;
-  ncclCommCount(made[0], &count);
-  ncclCommUserRank(made[0], &first);
-  ncclCommUserRank(made[2], &last);
-  EXPECT_EQ(count, 2);
-  EXPECT_EQ(first, 1);
-  EXPECT_EQ(last, 0);
-  for (const int rank : {0, 2}) std::swap(ranks_[rank].comm, made[rank]);
-  float* numbers[] = {on_device(0, {1}), on_device(2, {5})};
-  ASSERT_EQ(all_reduce(0, numbers[0], 1), ncclSuccess);
-  ASSERT_EQ(all_reduce(2, numbers[1], 1), ncclSuccess);
-  EXPECT_EQ(result(0, numbers[0], 1), Numbers{6});
-  EXPECT_EQ(result(2, numbers[1], 1), Numbers{6});
-  for (const int rank : {0, 2}) EXPECT_EQ(ncclCommDestroy(made[rank]), ncclSuccess);
-}
-
-TEST_F(NcclTest, LargeMessagesAndSmallOnesKeepTheirOrder) {
-  make_ranks(2);
-  const size_t count = kMiB;  // 4 MiB: more than a socket takes at once
-  float* large[] = {on_device(0, Numbers(count, 1)), on_device(1, Numbers(count, 2))};
-  float* small[] = {on_device(0, {3}), on_device(1, {4})};
-  const auto all_reduce_both = [&](float** numbers, size_t numbers_count, ncclRedOp_t op) {
-    for (int rank = 0; rank < 2; ++rank)
-      ASSERT_EQ(all_reduce(rank, numbers[rank], numbers_count, op), ncclSuccess);
-  };
-  all_reduce_both(large, count, ncclSum);
-  all_reduce_both(small, 1, ncclSum);
-  all_reduce_both(large, count, ncclProd);
-  for (int rank = 0; rank < 2; ++rank) {
-    EXPECT_EQ(result(rank, large[rank], count), Numbers(count, 9));
-    EXPECT_EQ(result(rank, small[rank], 1), Numbers{7});
-  }
 }
 
 // Rank 0 sends to rank 1 and receives from rank 2 in one group: when rank 1 has got its data, the

@@ -6,7 +6,6 @@
 
 #include <cstring>
 #include <set>
-#include <thread>
 
 namespace teraio::testing {
 namespace {
@@ -63,34 +62,6 @@ TEST_P(FakeAsyncDeviceTest, OrderedUseIsRightWithoutViolations) {
   EXPECT_THAT(device_.violations(), IsEmpty());
 }
 
-TEST_P(FakeAsyncDeviceTest, NothingHappensBeforeItIsStepped) {
-  launch_write(memory_, 7);
-  const device::Event out = copy_out(device_.record());
-  EXPECT_EQ(device_.copies_under_way(), 1);
-  EXPECT_EQ(device_.copies_waiting(), 1);
-  while (!device_.has_passed(out)) continue;
-  EXPECT_EQ(device_.copies_under_way(), 0);
-}
-
-// What a GPU's allocator does: memory that compute still uses may be given back, and comes again.
-TEST_P(FakeAsyncDeviceTest, MemoryIsGivenBackAndReusedInComputeOrder) {
-  std::byte seen{};
-  launch_write(memory_, 7);
-  launch_read(memory_, seen);
-  device_.release(memory_);
-  std::byte* again = device_.allocate(kSizeBytes);
-  ASSERT_EQ(again, memory_);
-  fill_host(9);
-  const device::Event in = copy_in(again, device_.record());
-  std::byte seen_again{};
-  ASSERT_TRUE(device_.order_after(in).ok());
-  launch_read(again, seen_again);
-  device_.run_all();
-  EXPECT_EQ(seen, std::byte{7});
-  EXPECT_EQ(seen_again, std::byte{9});
-  EXPECT_THAT(device_.violations(), IsEmpty());
-}
-
 TEST_P(FakeAsyncDeviceTest, ReleasedMemoryIsPoisoned) {
   launch_write(memory_, 7);
   device_.release(memory_);
@@ -113,28 +84,6 @@ TEST_P(FakeAsyncDeviceTest, ACopyIntoReusedMemoryThatComputeStillReadsIsSeen) {
   EXPECT_THAT(device_.violations(), Contains("copied before compute was there"));
 }
 
-TEST_P(FakeAsyncDeviceTest, AnotherStreamGoesOnByItself) {
-  int order = 0;
-  launch_write(memory_, 7);
-  const device::Event point = device_.record();
-  device_.launch_on(&order,
-                    {{block(memory_)},
-                     {},
-                     [&, this] {
-                       EXPECT_EQ(*device_.bytes(memory_), std::byte{7});
-                       ++order;
-                     }},
-                    point);
-  const device::Event end = device_.record_on(&order);
-  EXPECT_EQ(order, 0);
-  ASSERT_TRUE(device_.wait(end).ok());
-  EXPECT_EQ(order, 1);
-  copy_out(device_.record());
-  device_.run_all();
-  device_.release(memory_);
-  EXPECT_THAT(device_.violations(), IsEmpty());
-}
-
 TEST_P(FakeAsyncDeviceTest, WhatIsDoneUnderAnotherStreamIsSeen) {
   device_.launch_on(this, {{}, {block(memory_)}, [] {}}, device::Event{});
   copy_out(device_.record());
@@ -149,13 +98,6 @@ TEST_P(FakeAsyncDeviceTest, AnotherStreamThatDoesNotWaitForTheCopyInIsSeen) {
   copy_in(device::Event{});
   device_.launch_on(this, {{block(memory_)}, {}, [] {}}, device_.record());
   EXPECT_THAT(device_.violations(), ElementsAre("used before it arrived"));
-}
-
-TEST_P(FakeAsyncDeviceTest, AnotherStreamAfterComputeThatWaitsForTheCopyIsRight) {
-  ASSERT_TRUE(device_.order_after(copy_in(device::Event{})).ok());
-  device_.launch_on(this, {{block(memory_)}, {}, [] {}}, device_.record());
-  device_.run_all();
-  EXPECT_THAT(device_.violations(), IsEmpty());
 }
 
 TEST_P(FakeAsyncDeviceTest, ComputeOnReleasedMemoryIsSeen) {
@@ -206,15 +148,6 @@ TEST_P(FakeAsyncDeviceTest, TwoCopiesOfOnePlaceAreSeen) {
   copy_in(device::Event{});
   copy_in(device::Event{});
   EXPECT_THAT(device_.violations(), ElementsAre("two copies of one place at once"));
-}
-
-TEST_P(FakeAsyncDeviceTest, ACopyThatWaitsForAnotherOfItsPlaceIsRight) {
-  const device::Event in = copy_in(device::Event{});
-  const device::Event out = copy_out(in);
-  ASSERT_TRUE(device_.order_after(out).ok());
-  copy_in(device_.record());
-  device_.run_all();
-  EXPECT_THAT(device_.violations(), IsEmpty());
 }
 
 TEST_P(FakeAsyncDeviceTest, ACopyWhoseSourceComputeChangesBringsPoison) {
@@ -281,20 +214,6 @@ TEST(FakeAsyncDeviceOrderTest, CopiesOvertakeEachOtherAndASeedRepeats) {
     EXPECT_EQ(first_to_end(seed), first_to_end(seed));
   }
   EXPECT_EQ(outcomes.size(), 2);
-}
-
-TEST(FakeAsyncDeviceManualTest, AWaitingThreadGoesOnWhenTheTestSteps) {
-  FakeAsyncDevice device({.progress = Progress::kManual});
-  std::vector<std::byte> host(kSizeBytes, std::byte{5});
-  std::byte* memory = device.allocate(kSizeBytes);
-  std::thread waiter([&] {
-    const device::Event end = *device.copy_from_host(memory, host.data(), kSizeBytes, {});
-    EXPECT_TRUE(device.wait(end).ok());
-    EXPECT_EQ(*device.bytes(memory), std::byte{5});
-  });
-  device.wait_for_copies(1);
-  device.run_all();
-  waiter.join();
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 """PyTorch and TERAIO on the emulated GPU: the CUDA path without hardware."""
 
-import signal
 from pathlib import Path
 
 import drawn
@@ -9,36 +8,6 @@ from emulated_gpu import HOSTILE, SESSIONS
 from matrix import catalogue
 
 TRAININGS = Path(__file__).parents[2] / "gpu" / "workloads" / "train_matrix.py"
-
-
-TRAINING = """
-import torch
-from torch import nn
-
-def train(device, **options):
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Embedding(50, 32), nn.LayerNorm(32), nn.Linear(32, 64), nn.GELU(),
-                          nn.Linear(64, 50)).to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), **options)
-    generator = torch.Generator().manual_seed(1)
-    for _ in range(4):
-        tokens = torch.randint(0, 50, (4, 17), generator=generator).to(device)
-        loss = nn.functional.cross_entropy(model(tokens[:, :-1]).flatten(0, 1),
-                                           tokens[:, 1:].flatten())
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-    return [p.detach().cpu() for p in model.parameters()]
-
-for options in {"foreach": False}, {"foreach": True}, {"fused": True}:
-    pairs = zip(train("cpu", **options), train("cuda", **options), strict=True)
-    print(all(torch.equal(a, b) for a, b in pairs))
-"""
-
-
-def test_operators_have_the_bits_of_the_cpu(program):
-    assert program(TRAINING, seed=1, **HOSTILE) == ["True"] * 3
 
 
 # A reader on a side stream: with and without the wait, and with and without record_stream.
@@ -70,67 +39,6 @@ print(wrong_of_20(True, True), wrong_of_20(False, True) > 0, wrong_of_20(True, F
 
 def test_forgotten_waits_and_early_frees_show(program):
     assert program(STREAMS, seed=1, **HOSTILE) == ["0 True True"]
-
-
-def test_the_host_faults_at_a_device_address(on_gpu, tmp_path):
-    text = "import ctypes, torch; ctypes.string_at(torch.ones(3, device='cuda').data_ptr(), 1)"
-    (tmp_path / "program.py").write_text(text)
-    assert on_gpu(tmp_path / "program.py").code == -signal.SIGSEGV
-
-
-MEMORY = """
-import ctypes
-import torch
-
-def used_bytes_of_nvml():
-    nvml = ctypes.CDLL("libnvidia-ml.so.1")
-    device, memory = ctypes.c_void_p(), (ctypes.c_ulonglong * 3)()  # total, free, used
-    nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device))
-    nvml.nvmlDeviceGetMemoryInfo(device, memory)
-    return memory[2]
-
-try:
-    torch.empty(2 << 30, device="cuda")
-except torch.OutOfMemoryError as error:
-    print("has a total capacity of 1024.00 MiB" in str(error), "this process has" in str(error))
-blocks = [torch.empty(64 << 20, dtype=torch.uint8, device="cuda") for _ in range(8)]
-print(torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() == 1 << 30)
-print(used_bytes_of_nvml() == torch.cuda.memory_reserved())
-del blocks
-torch.cuda.empty_cache()
-print(torch.cuda.mem_get_info()[0] >> 20)
-"""
-
-
-@pytest.mark.parametrize(
-    "allocator",
-    [
-        "",
-        pytest.param("expandable_segments:True", marks=pytest.mark.full),
-        pytest.param("backend:cudaMallocAsync", marks=pytest.mark.full),
-    ],
-)
-def test_memory_has_a_limit(allocator, program, monkeypatch):
-    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", allocator)
-    first, used, of_nvml, freed = program(MEMORY)
-    assert (used, of_nvml, freed) == ("True", "True", "1024")
-    if allocator == "":
-        assert first == "True True"
-
-
-ATTENTION = """
-import torch
-from torch.nn.functional import scaled_dot_product_attention
-query = torch.randn(1, 2, 64, 16, device="cuda")
-for dropout in 0.0, 0.5:
-    before = torch.cuda.get_rng_state()
-    scaled_dot_product_attention(query, query, query, dropout_p=dropout)
-    print(torch.equal(torch.cuda.get_rng_state(), before))
-"""
-
-
-def test_attention_draws_random_numbers_for_dropout_only(program):
-    assert program(ATTENTION, seed=1) == ["True", "False"]
 
 
 JOBS = ["llama, AdamW", "llama, foreach AdamW, clipping", "encoder, autocast, fused"]

@@ -204,17 +204,6 @@ def waits():
     same(late, torch.cat(both()))
 
 
-def end_of_a_rank():
-    """Rank 1 dies: rank 0 says so and ends."""
-    tensor = own()
-    dist.all_reduce(tensor)
-    same(tensor, sum(both()))
-    if RANK == 1:
-        os.kill(os.getpid(), 9)
-    dist.all_reduce(tensor)
-    torch.cuda.synchronize()
-
-
 def ends_of_groups():
     """What a group of transfers uses may leave when the group has ended."""
     sent, received = own(), torch.zeros(COUNT, device=DEVICE)
