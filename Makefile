@@ -124,6 +124,7 @@ kernel-faults: build
 random-programs: build
 	@PYTHONPATH=tests/python/programs $(python) -m random_programs --seed $(FIRST) --count $(PROGRAMS)
 
+ends: export TERAIO_TEST_DAY := all
 ends: build
 	@$(python) -m pytest tests/python/faults/test_ends.py
 
@@ -190,14 +191,15 @@ test-yard: build  ## test the examples, benchmarks and tools, on both levels
 optimizers := $(BUILD)/optimizers
 with_optimizers := tests/python/front_ends/test_optimizers.py tests/python/front_ends/test_quantized.py
 full_level = $(python) $(pytest) -m full --durations=20 tests/python $(with_optimizers:%=--ignore=%) --ignore=$(yard)
+# The half of the day, and what the day draws (tests/python/programs/drawn.py).
 test-python-full: build browser shells $(optimizers)/.ready
-	@$(full_level)
+	@$(full_level) --slice day/2
 	@PYTHONPATH=$(CURDIR)/$(optimizers) $(python) $(pytest) -m full $(with_optimizers)
 	@PYTHONPATH=$(CURDIR)/$(optimizers) $(python) $(pytest) -k bitsandbytes tests/python/escapes/test_address_users.py
 
-# A third of the full level: test-full-1 to test-full-3.
+# A half of the full level: test-full-1 and test-full-2.
 test-full-%: build browser
-	@$(full_level) --slice $*/3
+	@$(full_level) --slice $*/2
 
 # What reaches into PyTorch: the newest one runs these, except for the matrix in further budgets.
 newest := $(addprefix tests/python/,hooks escapes session commands/test_launcher.py dry_run/test_dry_run.py \
@@ -215,8 +217,8 @@ else
 	@echo "Building for PyTorch $$($(python_newest) -c 'from torch.version import __version__; print(__version__)')"
 	@$(python_newest) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
 	  --config-settings=build-dir=$(BUILD)-newest .
-	@$(python_newest) $(pytest) -m "not full" $(newest)
-	@$(python_newest) $(pytest) -m full -k "not test_equal_bits_within" $(newest_full)
+	@$(python_newest) $(pytest) -m "not full" --slice day/2 $(newest)
+	@$(python_newest) $(pytest) -m full --slice day/2 -k "not test_equal_bits_within" $(newest_full)
 	@PYTHONPATH=$(CURDIR)/$(titan_newest) $(python_newest) $(pytest) -m full tests/python/front_ends/test_titan_newest.py
 endif
 

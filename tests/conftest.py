@@ -1,7 +1,7 @@
 """What all Python tests share: what a skip means, what the day draws, and slices of the tests.
 
 With TERAIO_REQUIRE_ALL=1 no test is skipped for want of something. The reason of a skip names what
-is missing ("missing: fio"). What cannot be had, whatever is installed and whoever runs the tests,
+is missing ("missing: zsh"). What cannot be had, whatever is installed and whoever runs the tests,
 is no want: its reason begins with NOT_APPLICABLE.
 """
 
@@ -27,7 +27,9 @@ def pytest_runtest_makereport(item, call):
 
 
 def pytest_addoption(parser):
-    parser.addoption("--slice", metavar="K/N", help="run one of N parts of the tests only")
+    parser.addoption(
+        "--slice", metavar="K/N", help="run one of N parts of the tests; day/N: that of the day"
+    )
 
 
 def pytest_report_header():
@@ -36,9 +38,10 @@ def pytest_report_header():
 
 def pytest_collection_modifyitems(config, items):
     """Leaves out the tests of other slices. A test stays in its slice when others come or go."""
-    if not config.getoption("slice"):
+    slice_, _, slices = (config.getoption("slice") or "day/1").partition("/")
+    if slice_ == "day" and drawn.ALL:
         return
-    slice_, slices = map(int, config.getoption("slice").split("/"))
+    slice_, slices = drawn.NUMBER if slice_ == "day" else int(slice_), int(slices)
     left_out = [
         item for item in items if zlib.crc32(item.nodeid.encode()) % slices != slice_ % slices
     ]

@@ -22,9 +22,9 @@ mkdir -p "$logs"
 # Seconds on two quiet cores, with what must be built before and some of it in the compiler cache.
 expected_seconds() {
   case $1 in
-    test-full-*) echo 550 ;;
-    test-newest) if [ -e .venv-newest/.ready ]; then echo 240; else echo 480; fi ;;
-    test-yard) echo 350 ;;
+    test-full-*) echo 400 ;;
+    test-newest) if [ -e .venv-newest/.ready ]; then echo 230; else echo 470; fi ;;
+    test-yard) echo 120 ;;
     sanitize-address) echo 225 ;;
     sanitize-thread) echo 175 ;;
     sanitize-extension-address) echo 170 ;;

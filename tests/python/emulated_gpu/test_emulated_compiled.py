@@ -10,7 +10,7 @@ import dataclasses
 import os
 import torch
 from matrix import budgets
-from tests.python.hooks.test_compiled import TRAININGS, check_within_shares
+from tests.python.hooks.test_compiled import TRAININGS, check_within_share
 
 os.mkdir("ssd")
 torch.set_num_threads(1)
@@ -18,7 +18,7 @@ budgets.settle_kernels()
 training = dataclasses.replace(
     TRAININGS["graph breaks"], device="cuda", compile_update=torch.compile, layers=3
 )
-check_within_shares(training, ssd="ssd")
+check_within_share(training, ssd="ssd")
 print("equal bits")
 _, session = training.run_within("1GB", ssd="ssd")
 print(session.counters()["held_for_good_bytes"], "bytes held")
@@ -31,7 +31,7 @@ print(*sorted({name.split("_")[0] for name in names if name.startswith("inductor
 
 @pytest.mark.full
 @pytest.mark.timeout(900)
-def test_equal_bits_within_shares_of_the_peak(program, monkeypatch):
+def test_equal_bits_within_a_share_of_the_peak(program, monkeypatch):
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     assert program(PROGRAM, seed=1, poison=1, memory_bytes=5 << 30, timeout_s=800) == [
         "equal bits",

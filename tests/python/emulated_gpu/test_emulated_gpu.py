@@ -51,10 +51,10 @@ def test_jobs_have_equal_bits(arguments, on_gpu):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", drawn.in_turn(range(6)))
 def test_every_job_has_equal_bits_when_everything_leaves(part, on_gpu):
     seed = drawn.one_of(range(1, 1001), part)
-    jobs = list(catalogue.JOBS)[part::4]
+    jobs = list(catalogue.JOBS)[part::6]
     settings = {"memory_bytes": 4 << 30, "seed": seed, "timeout_s": 900} | HOSTILE
     done = on_gpu(TRAININGS, "--stress", *jobs, **settings)
     assert done.code == 0, (seed, done)

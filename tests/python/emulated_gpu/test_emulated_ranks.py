@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import drawn
 import emulated_gpu
 import pytest
 from front_end_trainings import ENVIRONMENT, Training, check_equal_bits
@@ -19,7 +20,7 @@ WAYS = {
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("backend", "way"), WAYS)
+@pytest.mark.parametrize(("backend", "way"), drawn.in_turn(WAYS))
 def test_two_ranks_on_a_gpu_each(backend, way, tmp_path):
     emulated_gpu.skip_without_machine()
     machine = emulated_gpu.environment(
@@ -36,4 +37,4 @@ def test_two_ranks_on_a_gpu_each(backend, way, tmp_path):
         )
 
     training = Training(run, tmp_path, "parallel.py", way, options=("--device", "cuda"))
-    check_equal_bits(training, (WAYS[backend, way],))
+    check_equal_bits(training, WAYS[backend, way])

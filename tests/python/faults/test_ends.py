@@ -2,13 +2,14 @@
 which work, refuse writes, or do not answer (testing/faulty_drives)."""
 
 import contextlib
-import random
+import itertools
 import re
 import signal
 import subprocess
 import sys
 import time
 
+import drawn
 import pytest
 from faulty_trainings.drives import LIBRARY, Rates
 
@@ -135,26 +136,31 @@ ENDS = [
     ("daemon", 9, ""),
     ("killed child", 0, ""),
 ]
-full = pytest.mark.full
 
 
-@pytest.mark.parametrize("drives", ["good", pytest.param("failing", marks=full)])
+def always_or_in_turn(ends):
+    """The fast level has the first. In the full level, the others take turns."""
+    return [
+        ends[0],
+        *(pytest.param(*end, marks=pytest.mark.full) for end in drawn.in_turn(ends[1:])),
+    ]
+
+
 @pytest.mark.parametrize(
-    "how, code, text", [ENDS[0], *(pytest.param(*end, marks=full) for end in ENDS[1:])]
+    "drives, how, code, text",
+    always_or_in_turn([(drives, *end) for drives in ("good", "failing") for end in ENDS]),
 )
 def test_ends_by_itself(started, two_drives, how, code, text, drives):
     assert_ended(started(how, drives), two_drives, code, text)
 
 
-@pytest.mark.parametrize(
-    "how, code, text", [ENDS[0], *(pytest.param(*end, marks=full) for end in ENDS[1:])]
-)
+@pytest.mark.parametrize("how, code, text", always_or_in_turn(ENDS))
 def test_ends_while_a_drive_hangs_for_a_second(started, two_drives, how, code, text):
     assert_ended(started(how, hangs="for a second"), two_drives, code, text)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("how, code, text", ENDS[:4])
+@pytest.mark.parametrize("how, code, text", drawn.in_turn(ENDS[:4]))
 def test_ends_under_teraio_run_while_a_drive_hangs_for_ever(started, two_drives, how, code, text):
     """No tensor has to come back: the process ends by itself."""
     process = started(how, hangs="for ever", is_under_run=True)
@@ -172,7 +178,7 @@ def press_ctrl_c_until_ended(process):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("how", ["error", "exit", "signal"])
+@pytest.mark.parametrize("how", drawn.in_turn(["error", "exit", "signal"]))
 def test_ctrl_c_ends_the_end_while_a_drive_hangs_for_ever(started, two_drives, how):
     process = started(how, hangs="for ever")
     press_ctrl_c_until_ended(process)
@@ -187,29 +193,25 @@ def test_ctrl_c_under_teraio_run_while_a_drive_hangs_for_ever(started, two_drive
 
 
 DRIVES = [("good", "never"), ("failing", "never")]
+KILLS = list(itertools.product([signal.SIGTERM, signal.SIGKILL], [*DRIVES, ("good", "for ever")]))
+CTRL_CS = list(itertools.product([1, 2], [*DRIVES, ("good", "for a second")]))
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("drives, hangs", [*DRIVES, ("good", "for ever")])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_ends_by_a_signal(started, two_drives, number, drives, hangs):
-    chance = random.Random(1)
-    for _ in range(3):
-        process = started("signal", drives, hangs)
-        time.sleep(chance.random() / 5)
-        process.send_signal(number)
-        assert_ended(process, two_drives, -number, "")
+@pytest.mark.parametrize("number, drives_hang", drawn.in_turn(KILLS))
+def test_ends_by_a_signal(started, two_drives, number, drives_hang):
+    process = started("signal", *drives_hang)
+    time.sleep(drawn.one_of(range(200), f"{number} {drives_hang}") / 1000)
+    process.send_signal(number)
+    assert_ended(process, two_drives, -number, "")
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("drives, hangs", [*DRIVES, ("good", "for a second")])
-@pytest.mark.parametrize("times", [1, 2])
-def test_ends_by_ctrl_c(started, two_drives, times, drives, hangs):
+@pytest.mark.parametrize("times, drives_hang", drawn.in_turn(CTRL_CS))
+def test_ends_by_ctrl_c(started, two_drives, times, drives_hang):
     """Python's own ending: a traceback, and the exit status of SIGINT."""
-    chance = random.Random(times)
-    for _ in range(3):
-        process = started("signal", drives, hangs)
-        for _ in range(times):
-            time.sleep(chance.random() / 20)
-            process.send_signal(signal.SIGINT)
-        assert_ended(process, two_drives, -signal.SIGINT, "KeyboardInterrupt")
+    process = started("signal", *drives_hang)
+    for press in range(times):
+        time.sleep(drawn.one_of(range(50), f"{press} of {times} {drives_hang}") / 1000)
+        process.send_signal(signal.SIGINT)
+    assert_ended(process, two_drives, -signal.SIGINT, "KeyboardInterrupt")

@@ -1,7 +1,8 @@
-"""Adapters of a quantized base train with equal bits in a half and a quarter of the peak."""
+"""Adapters of a quantized base train with equal bits in a half or a quarter of the peak."""
 
 import importlib.util
 
+import drawn
 import pytest
 from front_end_trainings import ENVIRONMENT, SHARES, Training, alone, check_equal_bits
 from warm_python import WarmPython
@@ -25,10 +26,10 @@ def warm_packages():
     server.close()
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", drawn.in_turn(WAYS))
 def test_equal_bits(warm_packages, tmp_path, way):
     for package in (*NEEDED, WAYS[way]):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"missing: the package {package}")
     training = Training(alone(warm_packages), tmp_path, "qlora.py", way)
-    check_equal_bits(training, SHARES)
+    check_equal_bits(training, drawn.one_of(SHARES, way))

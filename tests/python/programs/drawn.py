@@ -1,6 +1,8 @@
 """What the full level draws by the day, of more than it has time for.
 
-Tests print the day, and TERAIO_TEST_DAY=... repeats its choice.
+Tests print the day, and TERAIO_TEST_DAY=... repeats its choice. Choices that take turns come once
+in TURNS days, and each half of the tests (`--slice day/2`) on every other day, so that six days
+cover all. TERAIO_TEST_DAY=all leaves nothing out.
 """
 
 import datetime
@@ -10,6 +12,9 @@ import random
 VARIABLE = "TERAIO_TEST_DAY"
 # Workers of pytest-xdist get the day of their parent, also when they start after midnight.
 DAY = os.environ.setdefault(VARIABLE, datetime.date.today().isoformat())
+ALL = DAY == "all"
+NUMBER = 0 if ALL else datetime.date.fromisoformat(DAY).toordinal()
+TURNS = 3
 
 
 def one_of(choices, name):
@@ -17,7 +22,6 @@ def one_of(choices, name):
     return random.Random(f"{DAY} {name}").choice(choices)
 
 
-def some_of(choices, count, name):
-    """Returns `count` of the choices, in their order."""
-    chosen = set(random.Random(f"{DAY} {name}").sample(range(len(choices)), count))
-    return [choice for place, choice in enumerate(choices) if place in chosen]
+def in_turn(choices):
+    """Returns a third of the choices, in their order: another one on each of three days."""
+    return list(choices) if ALL else list(choices)[NUMBER % TURNS :: TURNS]

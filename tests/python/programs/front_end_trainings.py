@@ -16,7 +16,7 @@ PYTHONPATH = os.pathsep.join(map(os.path.abspath, PATHS))
 ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": PYTHONPATH}
 AMPLE = "4GB"
 SHARES = (50, 25)  # percent of the natural peak
-LEAST_SHARE = (25,)  # for what writes checkpoints
+LEAST_SHARE = 25  # for what writes checkpoints
 # The iteration from which a plan is in force. The first of a program may be what it does before its
 # training, and the first step of DDP and of TorchTitan has other ops than the next ones.
 FOLLOWED = 5
@@ -87,23 +87,22 @@ class Training:
         assert done.returncode == 0, (done.stdout, done.stderr)
 
 
-def check_equal_bits(training, shares, folder=None, followed=FOLLOWED):
-    """Files in the folder have equal bytes, too. From the iteration `followed` on, a plan is in
-    force. Returns the peak in bytes."""
+def check_equal_bits(training, share, folder=None, followed=FOLLOWED):
+    """Checks the bits in `share` percent of the peak, and the bytes of the files in the folder.
+    From the iteration `followed` on, a plan is in force. Returns the peak in bytes."""
     expected = training.stock()
     expected_files = training.files("stock", folder)
     assert bool(expected_files) == bool(folder)
     outcomes, reports = training.within(AMPLE)
     assert outcomes == expected
     peak_bytes = max(report["natural_peak_bytes"] for report in reports)
-    for share in shares:
-        budget_bytes = peak_bytes * share // 100
-        outcomes, reports = training.within(budget_bytes)
-        assert outcomes == expected, f"in {share} % of the peak"
-        assert training.files(f"within-{budget_bytes}", folder) == expected_files
-        for report in reports:
-            assert report["device_peak_bytes"] <= budget_bytes
-            check_followed(report["steps"][followed:])
+    budget_bytes = peak_bytes * share // 100
+    outcomes, reports = training.within(budget_bytes)
+    assert outcomes == expected, f"in {share} % of the peak"
+    assert training.files(f"within-{budget_bytes}", folder) == expected_files
+    for report in reports:
+        assert report["device_peak_bytes"] <= budget_bytes
+        check_followed(report["steps"][followed:])
     return peak_bytes
 
 

@@ -1,5 +1,6 @@
 """Jobs of the matrix have equal bits within budgets, with plans that replay, and when everything
-always leaves. Each has half of its peak and, in the full level, another budget that the day draws.
+always leaves. Each has half of its peak. In the full level, jobs take turns, and the day draws
+another budget.
 """
 
 import json
@@ -12,12 +13,12 @@ from matrix import budgets, catalogue
 FURTHER_SHARES = (80, 35, 25, 15)
 WITHIN = [(name, 50) for name in catalogue.JOBS] + [
     pytest.param(name, drawn.one_of(FURTHER_SHARES, name), marks=pytest.mark.full)
-    for name in catalogue.JOBS
+    for name in drawn.in_turn(catalogue.JOBS)
 ]
-REPLAYING = drawn.some_of(list(catalogue.JOBS), 8, "replays")
-STRESSED = [
-    name if name == "llama, AdamW" else pytest.param(name, marks=pytest.mark.full)
-    for name in catalogue.JOBS
+STRESSED = ["llama, AdamW"] + [
+    pytest.param(name, marks=pytest.mark.full)
+    for name in drawn.in_turn(list(catalogue.JOBS))
+    if name != "llama, AdamW"
 ]
 
 pytestmark = pytest.mark.usefixtures("one_settled_thread")
@@ -66,7 +67,7 @@ def plans_for_a_slow_drive(tmp_path_factory):
 
 @pytest.mark.full
 @pytest.mark.usefixtures("plans_for_a_slow_drive")
-@pytest.mark.parametrize("name", REPLAYING)
+@pytest.mark.parametrize("name", drawn.in_turn(catalogue.JOBS))
 def test_equal_bits_with_planned_replays(name):
     least = catalogue.LEAST_SHARES.get(name, 0)
     budget_bytes = budgets.natural_peak_bytes(name) * max(40, least) // 100

@@ -1,5 +1,6 @@
 """Programs of many kinds yield equal bits in a third of their memory."""
 
+import drawn
 import pytest
 import torch
 from matrix import budgets
@@ -57,9 +58,11 @@ def test_equal_bits(name, tmp_path):
     assert counters["ssd_bytes_written"] > 0
 
 
-STRESSED = [
-    name if name == "storages by hand" else pytest.param(name, marks=pytest.mark.full)
-    for name in PROGRAMS
+# In the full level, programs take turns.
+STRESSED = ["storages by hand"] + [
+    pytest.param(name, marks=pytest.mark.full)
+    for name in drawn.in_turn(PROGRAMS)
+    if name != "storages by hand"
 ]
 
 

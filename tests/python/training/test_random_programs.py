@@ -3,6 +3,7 @@
 `PYTHONPATH=tests/python/programs python -m random_programs --seed N` repeats a seed.
 """
 
+import drawn
 import pytest
 from random_programs import trials
 
@@ -13,7 +14,9 @@ pytestmark = pytest.mark.usefixtures("one_settled_thread")
 
 
 @pytest.mark.parametrize(
-    "seeds", [FAST, *(pytest.param(seeds, marks=pytest.mark.full) for seeds in FULL)], ids=str
+    "seeds",
+    [FAST, *(pytest.param(seeds, marks=pytest.mark.full) for seeds in drawn.in_turn(FULL))],
+    ids=str,
 )
 def test_equal_bits(seeds):
     for seed in seeds:

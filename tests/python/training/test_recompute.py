@@ -19,11 +19,13 @@ import teraio
 pytestmark = pytest.mark.usefixtures("one_settled_thread")
 
 
-def always_or_full(names, always):
-    return [n if n in always else pytest.param(n, marks=pytest.mark.full) for n in names]
+def always_or_in_turn(names, always):
+    """The fast level has `always`. In the full level, the others take turns."""
+    others = [name for name in drawn.in_turn(names) if name != always]
+    return [always, *(pytest.param(name, marks=pytest.mark.full) for name in others)]
 
 
-@pytest.mark.parametrize("name", always_or_full(catalogue.JOBS, ["llama, AdamW"]))
+@pytest.mark.parametrize("name", always_or_in_turn(catalogue.JOBS, "llama, AdamW"))
 def test_equal_bits_when_all_that_can_be_is_discarded_after_every_op(name):
     budget_bytes = 2 * budgets.natural_peak_bytes(name)
     outcome, session = budgets.train_within(
@@ -36,7 +38,7 @@ def test_equal_bits_when_all_that_can_be_is_discarded_after_every_op(name):
     assert counters["banned_replays"] < counters["on_demand_replays"] / 10
 
 
-@pytest.mark.parametrize("name", always_or_full(PROGRAMS, ["storages by hand"]))
+@pytest.mark.parametrize("name", always_or_in_turn(PROGRAMS, "storages by hand"))
 def test_a_program_yields_equal_bits_when_all_that_can_be_is_discarded(name, tmp_path):
     expected = yields(name, tmp_path)
     values, _, counters = run_within("1GB", name, tmp_path, discard_after_every_op=True)
@@ -44,11 +46,8 @@ def test_a_program_yields_equal_bits_when_all_that_can_be_is_discarded(name, tmp
     assert counters["discards"] > 0
 
 
-# By default, plans recompute (test_matrix.py). The day draws which jobs' plans do not.
-ONLY_MOVING = ["llama, AdamW", *drawn.some_of(list(catalogue.JOBS)[2:], 7, "moves")]
-
-
-@pytest.mark.parametrize("name", always_or_full(ONLY_MOVING, ["llama, AdamW"]))
+# By default, plans recompute (test_matrix.py).
+@pytest.mark.parametrize("name", always_or_in_turn(catalogue.JOBS, "llama, AdamW"))
 def test_equal_bits_under_plans_that_only_move(name):
     share = max(50, catalogue.LEAST_SHARES.get(name, 0))
     budget_bytes = budgets.natural_peak_bytes(name) * share // 100

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-STEPS = int(os.environ.get("TERAIO_SOAK_STEPS", 2000))
+STEPS = int(os.environ.get("TERAIO_SOAK_STEPS", 1000))
 SAMPLES = 100
 
 SOAKED = """\

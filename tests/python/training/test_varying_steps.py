@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import drawn
 import numpy as np
 import pytest
 import torch
@@ -82,7 +83,7 @@ FULL = ("experts", "accumulation")
     "name", [pytest.param(p, marks=pytest.mark.full) if p in FULL else p for p in PROGRAMS]
 )
 @pytest.mark.parametrize(
-    "share", [50, *(pytest.param(s, marks=pytest.mark.full) for s in (35, 25))]
+    "share", [50, pytest.param(drawn.one_of((35, 25), "share"), marks=pytest.mark.full)]
 )
 def test_steps_that_differ_follow_plans_with_equal_bits(name, share, reference, tmp_path):
     expected, natural_bytes = reference(name)
