@@ -20,7 +20,6 @@ class Timeline:
     def __init__(self, events, step_s):
         self.step_s = step_s
         self._events = [event for event in events if event["ph"] == "X"]
-        self._levels = [event for event in events if event["ph"] == "C"]
         starts = [event["ts"] for event in self._events if event["tid"] in (COMPUTE, STALL, REPLAY)]
         self._start_us = min(starts, default=0)
 
@@ -34,24 +33,6 @@ class Timeline:
         """The bytes per second that the row moves, for each slice."""
         slice_s = self.step_s / slices
         return [moved / slice_s for moved in self._per_slice(self._spans((row,)), slices)]
-
-    def busy(self, row, slices):
-        """The share of the time in which the row has an event, from 0 to 1, for each slice."""
-        slice_s = self.step_s / slices
-        active = union((start, end) for start, end, _ in self._spans((row,)))
-        busy_s = self._per_slice(((start, end, end - start) for start, end in active), slices)
-        return [min(seconds / slice_s, 1.0) for seconds in busy_s]
-
-    def memory(self, slices):
-        """The largest number of bytes in use on the device, for each slice."""
-        largest = [0] * slices
-        times = [self._seconds(event["ts"]) for event in self._levels]
-        for event, start, end in zip(self._levels, times, times[1:] + [self.step_s], strict=True):
-            first = max(0, int(start / self.step_s * slices))
-            last = min(slices - 1, int(end / self.step_s * slices))
-            for index in range(first, last + 1):
-                largest[index] = max(largest[index], event["args"]["bytes"])
-        return largest
 
     def _seconds(self, time_us):
         return (time_us - self._start_us) / 1e6

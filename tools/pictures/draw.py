@@ -4,8 +4,8 @@ draw.py [NAME ...]: all pictures, or those with these names, such as top or repo
 
 `make pictures` calls it after the build. The figures in the pictures are those of this machine at
 this time. What needs no run on a machine is drawn elsewhere: layers, lifetime and overview are
-drawings; memory is a picture of the demo; characterize-memory, what-if-drives and plan are drawn by
-the commands that docs/planning.md and tools/draw_plan.py name.
+drawings; memory is a picture of the demo; characterize-memory and what-if-drives are drawn by the
+commands that docs/planning.md names.
 """
 
 import contextlib

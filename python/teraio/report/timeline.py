@@ -14,7 +14,6 @@ from teraio_figures.timeline import (
     STALL,
 )
 
-DROPS = 7  # drops and discards
 TRANSFER_ROWS = {
     SSD_READ: "drives to device",
     HOST_READ: "host to device",

@@ -1,8 +1,8 @@
-"""teraio_figures: what timelines tell, and the figure of a step that tools/draw_plan.py draws."""
+"""teraio_figures: what timelines tell."""
 
 import pytest
 
-from teraio_figures.timeline import SSD_WRITE, Timeline
+from teraio_figures.timeline import Timeline
 
 
 def event(row, start_s, length_s, size=0):
@@ -34,18 +34,3 @@ def test_rates_add_up_to_what_was_moved():
     timeline = Timeline([event(1, 0, 4), event(3, 0.3, 1.9, 19), event(3, 2.5, 0.1, 5)], 4)
     rates = timeline.rates(3, 7)
     assert sum(rates) * 4 / 7 == pytest.approx(24)
-
-
-def test_a_row_is_busy_for_the_share_of_each_slice_in_which_it_has_events():
-    # SSD write      ====            ==    a step of 10 s; the last event ends in the next step
-    #            0 1 2 3 4 5 6 7 8 9
-    events = [event(1, 0, 10), event(SSD_WRITE, 2.5, 2), event(SSD_WRITE, 9.5, 1)]
-    assert Timeline(events, 10).busy(SSD_WRITE, 5) == pytest.approx([0.25, 0.75, 0.25, 0, 0.25])
-
-
-def test_memory_of_a_slice_is_the_largest_level_in_it():
-    levels = [
-        {"ph": "C", "ts": at_s * 1e6, "args": {"bytes": size}}
-        for at_s, size in [(0, 10), (1.2, 70), (1.4, 30)]
-    ]
-    assert Timeline([event(1, 0, 4), *levels], 4).memory(4) == [10, 70, 30, 30]
