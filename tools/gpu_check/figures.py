@@ -1,7 +1,7 @@
 """The table of what gpu-check has measured, read from the logs of pytest-reportlog.
 
-A test leaves what it has measured as properties: `arm` and `peer` are records of trainings, `link`
-is the record of the link and the drive, `copies` that of copies within the GPU.
+A test leaves what it has measured as properties: `arm` is the record of a training, `link` that of
+the link and the drive, `copies` that of copies within the GPU.
 """
 
 import json
@@ -10,8 +10,8 @@ from statistics import median
 
 
 def table(logs: list[Path]) -> str:
-    """Returns a line for each arm, peer and rate that the logs have a record of."""
-    found = {"arm": [], "peer": [], "link": [], "copies": []}
+    """Returns a line for each arm and rate that the logs have a record of."""
+    found = {"arm": [], "link": [], "copies": []}
     for log in logs:
         for kind, record in records(log):
             found[kind].append(record)
@@ -20,7 +20,6 @@ def table(logs: list[Path]) -> str:
     for record in done:
         arms.setdefault((record["title"], record["arm"]), []).append(record)
     lines = [arm_line(arms, title, arm) for title, arm in arms]
-    lines += [peer_line(arms, peer) for peer in found["peer"] if peer["outcome"] == "done"]
     lines += [rate_line(rate) for link in found["link"] for rate in link["measured"]]
     return "\n".join(lines + [f"copies: {json.dumps(copies)}" for copies in found["copies"]])
 
@@ -84,13 +83,6 @@ def bits_of(arms, record) -> str:
     stock = arms.get((record["title"], "stock"), [record])[0]
     is_equal = (record["losses"], record["state"]) == (stock["losses"], stock["state"])
     return "" if is_equal else "BITS DIFFER FROM STOCK"
-
-
-def peer_line(arms, peer) -> str:
-    theirs = median(peer["measured_seconds"])
-    line = f"{peer['title']}, {peer['arm']}: {theirs:.3f} s per step in {peer['peak_bytes']} bytes"
-    ours = arms.get((peer["title"], f"host-at-{peer['peak_bytes']}"))
-    return f"{line}, {theirs / step_seconds(ours):.3f} of our step" if ours else line
 
 
 def rate_line(rate) -> str:

@@ -27,7 +27,7 @@ from figures import table
 
 ROOT = Path(__file__).resolve().parents[2]
 CHECKS = ROOT / "tests" / "gpu"
-PARTS = ("build", "checks", "link", "training", "peers")
+PARTS = ("build", "checks", "link", "training")
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Session:
 
 
 # The tokens are made while nothing is measured.
-_TEXT = {"test_text.py": ("training", "peers")}
+_TEXT = {"test_text.py": ("training",)}
 _CHECKS = ("test_layers.py", "test_bits.py", "test_streams.py")
 
 SESSIONS = (  # in this order
@@ -55,7 +55,6 @@ SESSIONS = (  # in this order
     Session("checks", _TEXT | dict.fromkeys(_CHECKS, ("checks",)), 8),
     Session("link", {"test_link.py": ("link",)}),
     Session("training", {"test_training.py": ("training",)}),
-    Session("peers", {"test_peers.py": ("peers",)}),
 )
 # When one of these fails, nothing else runs.
 REQUIRED = ("test_build.py::test_build", "test_machine.py::test_gpu_is_found")

@@ -53,7 +53,7 @@ def gpu_check(tmp_path, text):
             (build / name).symlink_to(ROOT / "build" / name)
         command = [sys.executable, ROOT / "tools" / "gpu_check" / "gpu_check.py", "--out", out]
         command += ["--build", build, "--carry", text.parent, "--device", device, "--tiny"]
-        command += ["--parts", "checks", "link", "training", "peers", *options]
+        command += ["--parts", "checks", "link", "training", *options]
         done = subprocess.run(
             [str(word) for word in command],
             capture_output=True,
