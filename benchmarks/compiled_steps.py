@@ -30,7 +30,7 @@ from arms.results import measured, natural_peak_of
 from demo import PROFILE, PROFILE_STEPS, training_arguments
 from drives.limited import Unavailable, loop_drive
 from llama.atomic import write_json
-from recompute import row, step_seconds
+from measures.rows import row, step_seconds
 from rich.console import Console
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 from arms.arm import ENVIRONMENT, ArmFailed, tail
 from drives.limited import Unavailable, limited_drives
 from llama.atomic import write_json
-from recompute import PREDICTION_ERROR_MAX, row
+from measures.rows import PREDICTION_ERROR_MAX, row
 
 ROOT = Path(__file__).resolve().parents[1]
 MEASURED_STEPS = 3  # of an arm, the last ones

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 
 from arms.arm import ENVIRONMENT, ArmFailed, tail
 from llama.atomic import write_json
-from recompute import row
+from measures.rows import row
 
 ROOT = Path(__file__).resolve().parents[1]
 # Nothing runs before the program waits, which it does at the end of a step.

@@ -40,7 +40,7 @@ from arms.arm import Arm, ArmFailed, ArmResult, run_arm
 from arms.live import LiveArm
 from arms.results import natural_peak_of
 from llama.atomic import write_json
-from recompute import differences
+from measures.rows import differences
 from rich.console import Console
 from varying import figures
 from varying.figures import ArmSteps

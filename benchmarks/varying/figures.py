@@ -4,7 +4,7 @@ from statistics import median
 
 from arms.arm import ArmResult
 from arms.results import measured
-from recompute import row
+from measures.rows import row
 
 SLOWER_THAN_FIXED_AT_MOST = 1.05
 FASTER_THAN_ON_DEMAND = ("experts",)

@@ -11,7 +11,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks"))
 
 import compiled_steps
 import dry_run
-import recompute
 import varying_steps
 
 pytestmark = pytest.mark.full
@@ -42,11 +41,6 @@ RATIO = ["--ratio", "1.5"]
     ("benchmark", "options", "figure"),
     [
         (compiled_steps, [*SMALL, *RATIO], "compiled: planned, fraction of ideal"),
-        (
-            recompute,
-            [*SMALL, *RATIO, "--limit", "100", "--precision", "bf16"],
-            "bf16, ratio 1.5, as it is: step without / with replays",
-        ),
         (
             varying_steps,
             ["--quick", "--programs", "lengths", "interruptions"],

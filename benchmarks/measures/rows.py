@@ -1,0 +1,32 @@
+"""The rows of a benchmark's results, and what its arms have in common."""
+
+from statistics import median
+
+from arms.arm import ArmResult
+from arms.results import measured
+
+PREDICTION_ERROR_MAX = 0.05
+
+
+def step_seconds(results: list[ArmResult], args) -> float:
+    return median(
+        seconds
+        for result in results
+        for seconds in measured(result.training["step_seconds"], args.warm_up_steps)
+    )
+
+
+def differences(results: dict[str, list[ArmResult]]) -> set[str]:
+    """The names of the arms whose losses or parameters differ from the first arm's."""
+    bits = {
+        name: {(r.training["losses_sha256"], r.training["parameters_sha256"]) for r in each}
+        for name, each in results.items()
+    }
+    first = next(iter(bits.values()))
+    return {name for name, each in bits.items() if each != first or len(each) != 1}
+
+
+def row(name: str, value: float, reference: float, met: bool | None) -> dict:
+    """`met` is None where there is no target."""
+    ratio = value / reference if reference else None
+    return {"name": name, "value": value, "reference": reference, "ratio": ratio, "met": met}
