@@ -65,37 +65,6 @@ TEST(Characterization, LeavesTheDeadAndTheUnusedOutOfThePeak) {
   EXPECT_THAT(peak.kinds, ElementsAre(KindBytes{trace::TensorKind::kActivation, 20 * kMb}));
 }
 
-TEST(Characterization, MeansCountOpsOrTime) {
-  const PhaseMemory whole = characterize(known_step(), 10).phases.back();
-  EXPECT_EQ(whole.name, "whole step");
-  EXPECT_EQ(whole.op_count, 4);
-  EXPECT_EQ(whole.duration_ns, 40 * kMs);
-  EXPECT_EQ(whole.all_bytes_max, 127 * kMb);
-  EXPECT_EQ(whole.active_bytes_max, 120 * kMb);
-  EXPECT_DOUBLE_EQ(whole.active_bytes_mean, (100 + 20 + 7 + 120) * 1e6 / 4);
-  EXPECT_DOUBLE_EQ(whole.active_bytes_mean_in_time,
-                   (100 * 1 + 20 * 30 + 7 * 5 + 120 * 4) * 1e6 / 40);
-}
-
-TEST(Characterization, SumsUpTensorsAndPeriodsByKind) {
-  const std::vector<KindSummary> kinds = characterize(known_step(), 10).kinds;
-  ASSERT_EQ(kinds.size(), 3);
-  EXPECT_EQ(kinds[0], (KindSummary{"parameter", 1, 1, 1, 1, 1, 1, 1, 100 * kMb, 35 * kMs}));
-  EXPECT_EQ(kinds[1], (KindSummary{"activation", 1, 1, 0, 1, 0, 0, 0, 20 * kMb, 5 * kMs}));
-  EXPECT_EQ(kinds[2], (KindSummary{"all", 2, 2, 1, 2, 1, 1, 1, 20 * kMb, 5 * kMs}));
-}
-
-TEST(Characterization, CellsHoldThePeriodsThatAreInThem) {
-  const std::vector<PeriodCell> cells = characterize(known_step(), 10).cells;
-  ASSERT_EQ(cells.size(), 2);
-  EXPECT_EQ(cells[0].kind, trace::TensorKind::kParameter);
-  EXPECT_DOUBLE_EQ(cells[0].size_bytes_from, 1e8);
-  EXPECT_DOUBLE_EQ(cells[0].idle_ns_from, std::pow(10, 7.5));
-  EXPECT_EQ(cells[0].period_count, 1);
-  EXPECT_DOUBLE_EQ(cells[1].size_bytes_from, std::pow(10, 7.3));
-  EXPECT_DOUBLE_EQ(cells[1].idle_ns_from, std::pow(10, 6.6));
-}
-
 TEST(Characterization, ListsTheLargestAndTheLongestIdleByName) {
   trace::Trace trace = known_step();
   trace.tensors[1].name = "layers.0.output";
@@ -136,13 +105,6 @@ TEST(Characterization, WhatNoOpUsesIsInMemoryAndInNoTable) {
   EXPECT_THAT(facts.ops, ElementsAre(OpMemory{500, 0}));
   EXPECT_TRUE(facts.largest.empty());
   EXPECT_EQ(facts.kinds.back(), (KindSummary{"all"}));
-}
-
-TEST(Characterization, OfNothing) {
-  const Characterization facts = characterize({"empty", "test", {}, {}}, 5);
-  EXPECT_EQ(facts.step_ns, 0);
-  ASSERT_EQ(facts.phases.size(), 1);
-  EXPECT_EQ(facts.phases[0].active_bytes_mean, 0);
 }
 
 class Characterizations : public ::testing::TestWithParam<uint64_t> {};

@@ -45,11 +45,6 @@ TEST_F(PriceFileTest, IsRead) {
   EXPECT_EQ(*read_prices(path), expected);
 }
 
-TEST_F(PriceFileTest, ServiceYearsMayBeLeftOut) {
-  ASSERT_TRUE(status_with("server", 1).ok());
-  EXPECT_FALSE(read_prices(path)->service_years);
-}
-
 TEST_F(PriceFileTest, WrongFieldsAreNamed) {
   EXPECT_THAT(status_with("drive", -1).message(),
               HasSubstr("drive: expected a number that is not"));
@@ -82,13 +77,6 @@ class CostTest : public ::testing::Test {
   teraio::simulate::Run run;
 };
 
-TEST_F(CostTest, PriceIsServerAndMemoryAndDrives) {
-  const Cost cost = cost_of(prices, hardware, host_bytes, run, {});
-  EXPECT_DOUBLE_EQ(cost.price, 100'000 + 720 + 800);
-  EXPECT_FALSE(cost.tokens_per_second);
-  EXPECT_FALSE(cost.per_million_tokens);
-}
-
 TEST_F(CostTest, MemoryThatTheServerHasCostsNothing) {
   host_bytes = 64 * kGiB;
   EXPECT_DOUBLE_EQ(cost_of(prices, hardware, host_bytes, run, {}).price, 100'000 + 800);
@@ -97,13 +85,6 @@ TEST_F(CostTest, MemoryThatTheServerHasCostsNothing) {
 TEST_F(CostTest, MemoryOfAnyNumberOfDevicesIsPaidFor) {
   prices.device_count = int64_t{1} << 62;
   EXPECT_GT(cost_of(prices, hardware, host_bytes, run, {}).price, 1e18);
-}
-
-TEST_F(CostTest, TokensCostWhatTheirTimeDoes) {
-  prices.service_years = 4;
-  const Cost cost = cost_of(prices, hardware, host_bytes, run, 1000);
-  EXPECT_DOUBLE_EQ(*cost.tokens_per_second, 500);
-  EXPECT_DOUBLE_EQ(*cost.per_million_tokens, 101'520 / (4 * kYearSeconds) / 500 * 1e6);
 }
 
 TEST_F(CostTest, DrivesThatWearOutAreBoughtAgain) {

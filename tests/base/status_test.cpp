@@ -5,10 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
-#include <memory>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -17,7 +15,6 @@ namespace teraio {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 const std::vector<ErrorCode> kFailures = {
     ErrorCode::kInvalidArgument, ErrorCode::kNotFound,  ErrorCode::kOutOfMemory,
@@ -25,22 +22,6 @@ const std::vector<ErrorCode> kFailures = {
     ErrorCode::kUnsupported,     ErrorCode::kCancelled, ErrorCode::kInterrupted,
     ErrorCode::kInternal,
 };
-
-TEST(Status, IsOkUntilAFailureIsGiven) {
-  const Status status;
-  EXPECT_TRUE(status.ok());
-  EXPECT_EQ(status.code(), ErrorCode::kOk);
-  EXPECT_EQ(status.message(), "");
-}
-
-TEST(Status, EveryOtherCodeIsAFailureThatKeepsItsMessage) {
-  for (const ErrorCode code : kFailures) {
-    const Status status(code, "a.json: no such file");
-    EXPECT_FALSE(status.ok()) << to_string(code);
-    EXPECT_EQ(status.code(), code);
-    EXPECT_EQ(status.message(), "a.json: no such file");
-  }
-}
 
 TEST(Status, EveryCodeHasANameOfItsOwn) {
   std::set<std::string_view> names = {to_string(ErrorCode::kOk)};
@@ -57,21 +38,12 @@ TEST(Status, ContextStandsBeforeTheMessageAndKeepsTheCode) {
   EXPECT_EQ(inner.message(), "read failed");
 }
 
-TEST(Status, ContextDoesNotMakeAFailureOfSuccess) {
-  EXPECT_EQ(Status().with_context("drive 2"), Status());
-}
-
 TEST(Status, DetailsAddUpAndStayWithContext) {
   const Status inner = Status(ErrorCode::kIoError, "read failed").with_details({"offset: 7"});
   const Status outer = inner.with_context("drive 2").with_details({"tensor: 3", "tier: ssd"});
   EXPECT_THAT(outer.details(), ElementsAre("offset: 7", "tensor: 3", "tier: ssd"));
   EXPECT_THAT(inner.details(), ElementsAre("offset: 7"));
   EXPECT_EQ(outer.message(), "drive 2: read failed");
-}
-
-TEST(Status, SuccessHasNoDetails) {
-  EXPECT_TRUE(Status().with_details({"offset: 7"}).ok());
-  EXPECT_THAT(Status().with_details({"offset: 7"}).details(), IsEmpty());
 }
 
 TEST(Status, DetailsAreToldToVerboseProcessesOnly) {
@@ -84,38 +56,9 @@ TEST(Status, DetailsAreToldToVerboseProcessesOnly) {
   EXPECT_EQ(full_text(status), "read failed");
 }
 
-TEST(Status, IsEqualToTheSameFailureOnly) {
-  const Status status(ErrorCode::kNotFound, "a");
-  EXPECT_EQ(status, Status(ErrorCode::kNotFound, "a"));
-  EXPECT_NE(status, Status(ErrorCode::kNotFound, "b"));
-  EXPECT_NE(status, Status(ErrorCode::kIoError, "a"));
-  EXPECT_NE(status, Status());
-}
-
-TEST(Result, HoldsAValue) {
-  Result<std::string> result = std::string("bytes");
-  ASSERT_TRUE(result.ok());
-  EXPECT_EQ(result.status(), Status());
-  EXPECT_EQ(result->size(), 5U);
-  *result += " read";
-  EXPECT_EQ(std::as_const(result).value(), "bytes read");
-}
-
-TEST(Result, HoldsAFailure) {
-  const Result<int> result = Status(ErrorCode::kOutOfSpace, "the drive is full");
-  EXPECT_FALSE(result.ok());
-  EXPECT_EQ(result.status(), Status(ErrorCode::kOutOfSpace, "the drive is full"));
-}
-
 TEST(Result, ValueOfAFailureThrowsAndIsNotRead) {
   const Result<int> result = Status(ErrorCode::kOutOfSpace, "the drive is full");
   EXPECT_THROW(result.value(), std::bad_variant_access);
-}
-
-TEST(Result, MovesAValueThatCannotBeCopied) {
-  Result<std::unique_ptr<int>> result = std::make_unique<int>(7);
-  const std::unique_ptr<int> value = std::move(*result);
-  EXPECT_EQ(*value, 7);
 }
 
 class Caller {

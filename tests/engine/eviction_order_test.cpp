@@ -44,29 +44,6 @@ class EvictionOrderTest : public ::testing::Test {
   }
 };
 
-TEST_F(EvictionOrderTest, OfALostProgramTheOldestLeavesFirst) {
-  t_[0].uses.last_op = 40;
-  t_[1].uses.last_op = 20;
-  t_[2].uses.last_op = 30;
-  EXPECT_EQ(order(iteration::kLost), (std::vector<uint64_t>{2, 3, 1}));
-}
-
-TEST_F(EvictionOrderTest, ByTheProfileTheFarthestNextUseLeavesFirst) {
-  for (LiveTensor& tensor : t_) tensor.planned.profile_index = program_.persistent(tensor);
-  program_.op({2});
-  program_.op({0});
-  program_.op({1});
-  EXPECT_EQ(order(1), (std::vector<uint64_t>{3, 2, 1})) << "the third in the next iteration";
-}
-
-TEST_F(EvictionOrderTest, WhatTheProfileDoesNotKnowLeavesFirst) {
-  t_[0].planned.profile_index = program_.persistent(t_[0]);
-  t_[2].planned.profile_index = program_.persistent(t_[2]);
-  program_.op({0});
-  program_.op({1});
-  EXPECT_EQ(order(0), (std::vector<uint64_t>{2, 3, 1}));
-}
-
 // Op 0 ran last. Since then, the program runs ops that the profile does not have.
 TEST_F(EvictionOrderTest, OfAProgramThatHasLeftTheProfileTheNextUsesAreStillExpected) {
   t_[0].planned.profile_index = program_.persistent(t_[0]);

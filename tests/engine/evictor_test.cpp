@@ -40,40 +40,6 @@ TEST_F(EvictorTest, ATensorInUseCannotLeave) {
   EXPECT_FALSE(evictor_.can_leave(*tensor)) << "its op may not have completed it";
 }
 
-TEST_F(EvictorTest, ATensorThatIsLeavingCannotLeave) {
-  LiveTensor* tensor = session_.tensor();
-  session_.start_write(*tensor);
-  EXPECT_FALSE(evictor_.can_leave(*tensor));
-}
-
-TEST_F(EvictorTest, FreeMemoryIsObtainedWithoutAnEviction) {
-  LiveTensor* tensor = session_.tensor();
-  EXPECT_EQ(evictor_.free_bytes(), 2 * kUnitBytes);
-  EXPECT_TRUE(obtain(2).ok());
-  EXPECT_EQ(tensor->residency, Residency::kResident);
-}
-
-TEST_F(EvictorTest, OnDemandTensorsLeaveForTheHostTierFirst) {
-  LiveTensor* first = session_.tensor();
-  LiveTensor* second = session_.tensor();
-  EXPECT_TRUE(obtain(3).ok());
-  EXPECT_TRUE(first->copy(plan::Tier::kHost).is_valid);
-  EXPECT_TRUE(second->copy(plan::Tier::kSsd).is_valid) << "the host tier is full";
-  EXPECT_EQ(session_.counters.on_demand_offloads, 2);
-  EXPECT_GT(session_.counters.stall_memory_ns, 0);
-}
-
-TEST_F(EvictorTest, ATensorWithAValidCopyIsDropped) {
-  LiveTensor* tensor = session_.tensor();
-  ++tensor->uses.pin_count;  // it stays when its write ends
-  session_.start_write(*tensor);
-  session_.wait_until_idle();
-  --tensor->uses.pin_count;
-  EXPECT_TRUE(evictor_.evict(*tensor));
-  EXPECT_EQ(session_.counters.on_demand_drops, 1);
-  EXPECT_EQ(tensor->residency, Residency::kOffloaded);
-}
-
 TEST_F(EvictorTest, MoreThanCanLeaveIsOutOfMemory) {
   LiveTensor* pinned = session_.tensor(2);
   ++pinned->uses.pin_count;

@@ -25,9 +25,6 @@ using testing::MoverSession;
 // One tensor on the device, and tiers whose transfers end when the test, or the wait, says so.
 class TensorMoverTest : public ::testing::Test {
  protected:
-  // The tensor is gone at the end of the test.
-  void destroy() { session_.destroy(std::exchange(tensor_, nullptr)); }
-
   MoverSession session_{4};
   device::Device& device_ = session_.device();
   testing::ScriptedStore& ssd_ = session_.ssd;
@@ -36,19 +33,6 @@ class TensorMoverTest : public ::testing::Test {
   const EngineCounters& counters_ = session_.counters;
   LiveTensor* tensor_ = session_.tensor();
 };
-
-TEST_F(TensorMoverTest, AWriteTakesTheTensorOffTheDevice) {
-  session_.start_write(*tensor_);
-  EXPECT_EQ(tensor_->residency, Residency::kOffloading);
-  EXPECT_EQ(mover_.amounts().leaving_bytes, kUnitBytes);
-  ssd_.end_all();
-  EXPECT_EQ(tensor_->residency, Residency::kOffloading) << "states change only inside calls";
-  EXPECT_TRUE(mover_.take_arrivals());
-  EXPECT_EQ(tensor_->residency, Residency::kOffloaded);
-  EXPECT_EQ(mover_.amounts().leaving_bytes, 0);
-  EXPECT_EQ(mover_.amounts().offloaded_bytes, kUnitBytes);
-  EXPECT_EQ(device_.allocated_bytes(), 0);
-}
 
 TEST_F(TensorMoverTest, AVersionLastsUntilBytesMayHaveChanged) {
   const auto before = bytes_version(*tensor_);
@@ -63,18 +47,6 @@ TEST_F(TensorMoverTest, AVersionLastsUntilBytesMayHaveChanged) {
   EXPECT_NE(bytes_version(*tensor_), before);
   tensor_->uses.is_address_known = true;
   EXPECT_EQ(bytes_version(*tensor_), std::nullopt);
-}
-
-TEST_F(TensorMoverTest, AReadBringsItsBytesBack) {
-  session_.offload(*tensor_);
-  session_.start_read(*tensor_);
-  EXPECT_EQ(tensor_->residency, Residency::kLoading);
-  EXPECT_EQ(mover_.amounts().offloaded_bytes, 0);
-  EXPECT_TRUE(mover_.wait_for_arrival(StallCause::kRead, WaitPolicy::kOfOp).ok());
-  EXPECT_GT(session_.counters.stall_read_ns, 0);
-  EXPECT_EQ(session_.counters.stall_memory_ns, 0);
-  session_.wait_until_idle();
-  session_.expect_content(*tensor_);
 }
 
 // Compute that the program has enqueued since does not use their memory.
@@ -183,67 +155,12 @@ TEST_F(TensorMoverTest, AReadTakesTheCopyOfTheHostTier) {
   session_.expect_content(*tensor_);
 }
 
-TEST_F(TensorMoverTest, APinnedTensorStaysWithAValidCopy) {
-  session_.start_write(*tensor_);
-  ++tensor_->uses.pin_count;
-  session_.wait_until_idle();
-  session_.expect_content(*tensor_);
-  EXPECT_NE(tensor_->valid_copy(), nullptr);
-}
-
-TEST_F(TensorMoverTest, ATensorThatIsWantedBackStays) {
-  session_.start_write(*tensor_);
-  tensor_->transfer.want_back();
-  session_.wait_until_idle();
-  session_.expect_content(*tensor_);
-}
-
 TEST_F(TensorMoverTest, ATensorThatItsOwnerKeepsStays) {
   session_.swap.keep(*tensor_);
   session_.start_write(*tensor_);
   session_.wait_until_idle();
   session_.expect_content(*tensor_);
   EXPECT_FALSE(mover_.drop(*tensor_));
-}
-
-TEST_F(TensorMoverTest, AWriteToTheTensorMakesItsCopiesStale) {
-  for (const bool can_cancel : {true, false}) {
-    ssd_.can_cancel = can_cancel;
-    session_.start_write(*tensor_);
-    mover_.mark_written(*tensor_);
-    session_.wait_until_idle();
-    EXPECT_EQ(tensor_->residency, Residency::kResident);
-    EXPECT_EQ(tensor_->valid_copy(), nullptr);
-  }
-  EXPECT_EQ(counters_.failed_transfers, 0);
-}
-
-TEST_F(TensorMoverTest, AFailedWriteLeavesTheTensor) {
-  ssd_.fail(io::Direction::kWrite, "worn out");
-  session_.start_write(*tensor_);
-  session_.wait_until_idle();
-  session_.expect_content(*tensor_);
-  EXPECT_TRUE(copies_.takes_writes(plan::Tier::kSsd)) << "once";
-  EXPECT_TRUE(copies_.takes_writes(plan::Tier::kHost));
-  EXPECT_EQ(counters_.failed_transfers, 1);
-  EXPECT_EQ(mover_.take_last_error().code(), ErrorCode::kIoError);
-  EXPECT_TRUE(mover_.last_error().ok());
-}
-
-TEST_F(TensorMoverTest, AFailedReadLeavesTheTensorOnTheTier) {
-  session_.offload(*tensor_);
-  ssd_.fail(io::Direction::kRead, "cable");
-  session_.start_read(*tensor_);
-  session_.wait_until_idle();
-  EXPECT_EQ(tensor_->residency, Residency::kOffloaded);
-  EXPECT_EQ(mover_.amounts().offloaded_bytes, kUnitBytes);
-  EXPECT_EQ(device_.allocated_bytes(), 0);
-  EXPECT_EQ(counters_.failed_transfers, 1);
-  EXPECT_TRUE(mover_.failure().ok()) << "nothing has used it";
-  ssd_.heal();
-  session_.start_read(*tensor_);
-  session_.wait_until_idle();
-  session_.expect_content(*tensor_);
 }
 
 // A read whose last copies the device has been given. Where memory is the CPU's there are none.
@@ -285,42 +202,6 @@ TEST_F(LateReadTest, AFailureStays) {
   EXPECT_EQ(mover_.failure().code(), ErrorCode::kIoError);
   EXPECT_TRUE(mover_.last_error().ok()) << "it is more than that";
   EXPECT_EQ(counters_.failed_transfers, 1);
-}
-
-class DestroyedTensorTest : public TensorMoverTest {
- protected:
-  void expect_freed_at_the_end() {
-    destroy();
-    EXPECT_EQ(device_.allocated_bytes(), kUnitBytes) << "the transfer still uses it";
-    session_.wait_until_idle();
-    EXPECT_EQ(device_.allocated_bytes(), 0);
-    EXPECT_EQ(ssd_.counters().reserved_bytes, 0);
-    EXPECT_EQ(counters_.failed_transfers, 0);
-  }
-};
-
-TEST_F(DestroyedTensorTest, IsFreedWhenItsWriteHasEnded) {
-  ssd_.can_cancel = false;
-  session_.start_write(*tensor_);
-  expect_freed_at_the_end();
-}
-
-TEST_F(DestroyedTensorTest, IsFreedWhenItsWriteHasBeenCancelled) {
-  session_.start_write(*tensor_);
-  expect_freed_at_the_end();
-}
-
-TEST_F(DestroyedTensorTest, IsFreedWhenItsReadHasEnded) {
-  session_.offload(*tensor_);
-  ssd_.can_cancel = false;
-  session_.start_read(*tensor_);
-  expect_freed_at_the_end();
-}
-
-TEST_F(DestroyedTensorTest, IsFreedAtOnceWhenNothingMoves) {
-  session_.offload(*tensor_);
-  destroy();
-  EXPECT_EQ(ssd_.counters().reserved_bytes, 0);
 }
 
 }  // namespace

@@ -19,7 +19,6 @@ using ::testing::HasSubstr;
 using testing::PageMemory;
 using ::testing::StartsWith;
 using testing::StoreSession;
-using testing::Submitted;
 
 class FaultsTest : public ::testing::Test {
  protected:
@@ -36,7 +35,6 @@ class FaultsTest : public ::testing::Test {
   }
 
   StoreSession& session() { return *session_; }
-  VirtualClock& clock() { return clock_; }
 
  private:
   VirtualClock clock_;
@@ -69,13 +67,6 @@ TEST_F(FaultsTest, WithoutChecksumsNobodyLooks) {
   PageMemory memory(extent.size_bytes);
   EXPECT_TRUE(session().transfer(io::Direction::kRead, extent, memory).status.ok());
   EXPECT_FALSE(memory.holds(1));
-}
-
-TEST_F(FaultsTest, EveryTransferShortStillBringsEveryByte) {
-  open([](const io::IoRequest&) { return testing::Fault{.short_bytes = 12'345}; });
-  const Extent extent = session().reserve(9 * kMiB + 1);
-  ASSERT_TRUE(session().write(extent, 2).status.ok());
-  EXPECT_TRUE(session().holds(extent, 2));
 }
 
 TEST_F(FaultsTest, AReadErrorLeavesTheOtherDrivesTensorsReadable) {
@@ -138,15 +129,6 @@ TEST_F(FaultsTest, ADriveWithoutRoomOrMemoryForAMomentOnlyCostsTime) {
   EXPECT_TRUE(session().holds(extent, 1));
 }
 
-TEST_F(FaultsTest, LateResultsChangeNothing) {
-  open([count = 0](const io::IoRequest&) mutable {
-    return testing::Fault{.overtaken_by = count++ % 5};
-  });
-  const Extent extent = session().reserve(40 * kMiB);
-  ASSERT_TRUE(session().write(extent, 3).status.ok());
-  EXPECT_TRUE(session().holds(extent, 3));
-}
-
 TEST_F(FaultsTest, ASlowDriveOnlyCostsTime) {
   testing::MemoryStoreOptions options;
   options.drives = {{.capacity_bytes = 64 * kMiB},
@@ -159,31 +141,6 @@ TEST_F(FaultsTest, ASlowDriveOnlyCostsTime) {
   const TierCounters counters = session.store().counters();
   EXPECT_LT(counters.drives[1].bytes_read, counters.drives[0].bytes_read / 20)
       << "a slow drive gets a small share";
-}
-
-TEST(VirtualTime, TheSameSeedGivesTheSameTimes) {
-  const auto run = [](uint64_t seed) {
-    VirtualClock clock;
-    testing::MemoryStoreOptions options;
-    options.drives = {{.capacity_bytes = 32 * kMiB, .seed = seed}};
-    StoreSession session(open_memory_store(options, clock));
-    const Extent extent = session.reserve(20 * kMiB + 1);
-    const Completion completion = session.write(extent, 1);
-    return completion.end_ns - completion.start_ns;
-  };
-  EXPECT_EQ(run(7), run(7));
-  EXPECT_NE(run(7), run(8));
-}
-
-TEST(VirtualTime, RatesHold) {
-  VirtualClock clock;
-  testing::MemoryStoreOptions options;
-  options.drives = {{.capacity_bytes = 64 * kMiB, .rates = {4 * kGiB, kGiB}}};
-  StoreSession session(open_memory_store(options, clock));
-  const Completion completion = session.write(session.reserve(64 * kMiB), 1);
-  const int64_t ideal_ns = 1'000'000'000 / 16;
-  EXPECT_GE(completion.end_ns - completion.start_ns, ideal_ns);
-  EXPECT_LE(completion.end_ns - completion.start_ns, ideal_ns + 200'000);
 }
 
 }  // namespace

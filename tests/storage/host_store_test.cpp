@@ -21,7 +21,6 @@ namespace teraio::storage {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -69,29 +68,6 @@ class HostStoreTest : public ::testing::Test {
   std::unique_ptr<TierStore> store_;
 };
 
-TEST_F(HostStoreTest, BytesComeBack) {
-  open(64 * kMiB);
-  for (const int64_t size_bytes : {1L, 4095L, 4096L, 4097L, 1048576L, 1048577L, 20000001L}) {
-    const Extent extent = *store_->reserve(size_bytes);
-    std::byte* from = block(size_bytes);
-    for (int64_t i = 0; i < size_bytes; ++i) from[i] = static_cast<std::byte>(i * 31 >> 8);
-    std::byte* to = block(size_bytes);
-    ASSERT_TRUE(write(extent, from).ok());
-    const Completion completion = move(io::Direction::kRead, extent, to);
-    ASSERT_TRUE(completion.status.ok()) << completion.status.message();
-    EXPECT_EQ(completion.transferred_bytes, size_bytes);
-    EXPECT_LE(completion.submit_ns, completion.start_ns);
-    EXPECT_LE(completion.start_ns, completion.end_ns);
-    EXPECT_EQ(std::memcmp(from, to, size_bytes), 0) << size_bytes;
-  }
-}
-
-TEST_F(HostStoreTest, IsTheHostTier) {
-  open(kMiB);
-  EXPECT_EQ(store_->name(), "host");
-  EXPECT_EQ(store_->counters().capacity_bytes, kMiB);
-}
-
 TEST_F(HostStoreTest, TheLimitIsHard) {
   open(10 * kMiB + 4095);
   EXPECT_TRUE(store_->reserve(6 * kMiB).ok());
@@ -110,21 +86,6 @@ TEST_F(HostStoreTest, NoLimitToSpeakOfIsAnError) {
             ErrorCode::kOutOfMemory);
 }
 
-TEST_F(HostStoreTest, ScatteredRoomHoldsALargeExtent) {
-  open(16 * kMiB);
-  std::vector<Extent> extents;
-  for (int i = 0; i < 16; ++i) extents.push_back(*store_->reserve(kMiB));
-  for (int i = 0; i < 16; i += 2) store_->release(extents[i]);
-  const Result<Extent> large = store_->reserve(8 * kMiB);
-  ASSERT_TRUE(large.ok()) << large.status().message();
-  std::byte* from = block(8 * kMiB);
-  for (int64_t i = 0; i < 8 * kMiB; ++i) from[i] = static_cast<std::byte>(i >> 12);
-  std::byte* to = block(8 * kMiB);
-  ASSERT_TRUE(write(*large, from).ok());
-  ASSERT_TRUE(read(*large, to).ok());
-  EXPECT_EQ(std::memcmp(from, to, 8 * kMiB), 0);
-}
-
 TEST_F(HostStoreTest, HoldsNoMoreMemoryThanItsLimit) {
   open(32 * kMiB);
   std::byte* memory = block(8 * kMiB, 1);
@@ -137,30 +98,6 @@ TEST_F(HostStoreTest, HoldsNoMoreMemoryThanItsLimit) {
     store_->release(extent);
   }
   EXPECT_GE(testing::resident_bytes(), start_bytes + 30 * kMiB);
-}
-
-TEST_F(HostStoreTest, ReadingWhatWasNeverWrittenIsRefused) {
-  open(kMiB);
-  const Extent extent = *store_->reserve(8192);
-  EXPECT_EQ(read(extent, block(8192)).code(), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(read(Extent{4096, 77}, block(8192)).code(), ErrorCode::kInvalidArgument);
-}
-
-TEST_F(HostStoreTest, CountersTellTheBytes) {
-  open(8 * kMiB);
-  const Extent extent = *store_->reserve(3 * kMiB + 5);
-  std::byte* memory = block(3 * kMiB + 5);
-  ASSERT_TRUE(write(extent, memory).ok());
-  ASSERT_TRUE(read(extent, memory).ok());
-  ASSERT_TRUE(read(extent, memory).ok());
-  store_->release(extent);
-  const TierCounters counters = store_->counters();
-  EXPECT_EQ(counters.bytes_written, 3 * kMiB + 5);
-  EXPECT_EQ(counters.bytes_read, 2 * (3 * kMiB + 5));
-  EXPECT_EQ(counters.reserved_bytes, 0);
-  EXPECT_EQ(counters.reserved_peak_bytes, 3 * kMiB + device::kPageBytes);
-  ASSERT_EQ(counters.drives.size(), 1);
-  EXPECT_EQ(counters.drives[0].error_count, 0);
 }
 
 // Extents are reserved, written, read and released, many at a time.

@@ -94,19 +94,6 @@ def test_characterize_without_a_capacity_says_what_is_missing(teraio, small):
     assert "no roofline: it needs a capacity, --hardware or --device-memory" in said
 
 
-def test_characterize_says_where_no_bandwidth_helps(teraio, small):
-    said = teraio("characterize", small[1], "--device-memory", "599")
-    assert "no roofline: an op needs 600 bytes at once, the device has 599" in said
-
-
-@pytest.mark.full
-def test_characterize_puts_several_traces_side_by_side(teraio, small, tmp_path):
-    teraio("characterize", small[1], VIT, "--out", tmp_path / "out")
-    names = [t["name"] for t in tables(tmp_path / "out", "characterization")["traces"]]
-    assert names == ["small", "g10-VIT-b1280"]
-    assert drawn(tmp_path / "out") == {"memory", "idle-periods"}
-
-
 def test_characterize_refuses_what_it_cannot_use(teraio, small, tmp_path):
     assert "missing.json: cannot open" in teraio("characterize", "missing.json", fails=True)
     said = teraio("characterize", small[1], "--device-memory", "plenty", fails=True)
@@ -162,16 +149,6 @@ def test_what_if_keeps_what_is_not_possible_with_the_reason(teraio, small, tmp_p
     assert all_fits["fraction_of_ideal"] == 1.0 and all_fits["step_ns"] == 5000
 
 
-def test_what_if_without_drives_says_so_for_each(teraio, small, tmp_path):
-    hardware = json.loads(small[3].read_text())
-    hardware["drives"] = []
-    small[3].write_text(json.dumps(hardware))
-    said = teraio("what-if", *small, "--sweep", "drives,bandwidth,writes")
-    assert "drives: the hardware file has none that could be copied" in said
-    assert "bandwidth: the hardware file has no drives to make faster" in said
-    assert re.search(r"^write budget: .*", said, re.MULTILINE)
-
-
 def test_what_if_costs_come_from_the_price_file_alone(teraio, small, prices, tmp_path):
     ask = ["what-if", *small, "--drives", "1,2", "--out", tmp_path / "out", "--prices", prices]
     said = teraio(*ask)
@@ -190,14 +167,6 @@ def test_what_if_costs_come_from_the_price_file_alone(teraio, small, prices, tmp
     assert one["cost_per_million_tokens"] == pytest.approx(
         per_second / one["tokens_per_second"] * 1e6
     )
-
-
-def test_what_if_takes_tokens_from_the_trace(teraio, small, prices, tmp_path):
-    trace = json.loads(small[1].read_text())
-    small[1].write_text(json.dumps(trace | {"tokens_per_step": 4096}))
-    ask = ["what-if", *small, "--drives", "1", "--prices", prices, "--out", tmp_path / "out"]
-    teraio(*ask)
-    assert tables(tmp_path / "out", "what-if")["tokens_per_step"] == 4096
 
 
 def test_what_if_invents_no_prices(teraio, small, tmp_path):
@@ -237,10 +206,3 @@ def test_what_if_refuses_what_it_cannot_use(teraio, small, prices, tmp_path):
     prices.write_text(json.dumps(broken))
     said = teraio(*ask, "--prices", prices, fails=True)
     assert f'{prices}: drive: expected a number, found "cheap"' in said
-
-
-def test_what_if_is_the_same_with_one_thread_more_or_less(teraio, small, tmp_path):
-    """Settings are planned at once by two threads; their order is that of the values."""
-    for name in ("a", "b"):
-        teraio("what-if", *small, "--sweep", "drives,device", "--out", tmp_path / name)
-    assert tables(tmp_path / "a", "what-if") == tables(tmp_path / "b", "what-if")

@@ -45,22 +45,6 @@ def test_each_pattern_is_predicted_as_it_is_alone(teraio, both, alone, tmp_path)
         assert {key: each[key] for key in run} == run
 
 
-def test_the_mean_step_is_the_mean_over_the_shares(both):
-    predicted = both("80,20")
-    short, long = predicted["patterns"]
-    mean = predicted["mean"]
-    for key in ("step_ns", "ideal_ns", "stall_ns", "ssd_bytes_written", "ssd_bytes_read"):
-        assert mean[key] == pytest.approx(0.8 * short[key] + 0.2 * long[key], abs=1)
-    assert mean["stall_ns"] > 0
-    assert mean["fraction_of_ideal"] == pytest.approx(mean["ideal_ns"] / mean["step_ns"])
-    assert mean["device_peak_bytes"] == max(short["device_peak_bytes"], long["device_peak_bytes"])
-
-
-def test_shares_count_relative_to_each_other(both):
-    assert both("4,1") == both("80,20") == both("0.8,0.2")
-    assert both("1,0")["mean"]["step_ns"] == both("1,0")["patterns"][0]["step_ns"]
-
-
 def test_the_table_has_each_pattern_the_mean_and_the_life_of_the_drives(teraio, patterns):
     said = teraio("simulate", *patterns, "--shares", "80,20")
     assert re.search(r"^pattern +share +step +ideal +of ideal +replays +stalled +written +", said)

@@ -50,10 +50,6 @@ def test_a_large_product_takes_the_time_of_its_arithmetic():
     assert duration_ns(aten.mm.default, square, square, on=as_a_share) == 4_000_000
 
 
-def test_a_product_with_a_vector_takes_the_time_of_its_bytes():
-    assert duration_ns(aten.mm.default, meta(1000, 1000), meta(1000, 1)) == 4_008
-
-
 def test_a_convolution_is_in_tensor_float_unless_the_script_says_not(monkeypatch):
     default_ns = convolution_ns()
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
@@ -73,32 +69,6 @@ def test_views_and_empty_memory_take_no_time():
     assert duration_ns(aten.t.default, meta(8, 8)) == 0
     assert duration_ns(aten.view.default, meta(8, 8), [64]) == 0
     assert duration_ns(aten.empty_like.default, meta(8, 8)) == 0
-
-
-def test_causal_attention_is_half_the_work_and_has_rates_of_its_own():
-    attention = aten._scaled_dot_product_flash_attention_for_cpu.default
-    heads = [meta(4, 32, 4096, 128) for _ in range(3)]
-    whole = duration_ns(attention, *heads, 0.0, False)
-    assert duration_ns(attention, *heads, 0.0, True) == pytest.approx(whole / 2, abs=1)
-    slow = replace(DEVICE, measured={"causal_attention.float32": [[1, 10**11]]})
-    assert duration_ns(attention, *heads, 0.0, True, on=slow) == pytest.approx(5 * whole, abs=5)
-    assert duration_ns(attention, *heads, 0.0, False, on=slow) == whole
-
-
-def test_the_more_general_rate_counts_where_a_kind_has_none():
-    images, channel = meta(64, 64, 64, 64), [meta(64) for _ in range(5)]
-    arguments = (images, images, *channel, True, 1e-5, [True, True, True])
-    backward = aten.native_batch_norm_backward.default
-    for kind in ("normalization", "batch_normalization"):
-        measured = replace(DEVICE, measured={kind: [[1, 10**9]]})
-        thousandfold = 1000 * duration_ns(backward, *arguments)
-        assert duration_ns(backward, *arguments, on=measured) == pytest.approx(thousandfold, 1e-3)
-
-
-def test_a_library_with_a_layout_of_its_own_makes_copies():
-    """It writes and reads copies of the input, 2,097,152 bytes, and of the weight, 147,456."""
-    copies_ns = convolution_ns(on=replace(DEVICE, library="onednn")) - convolution_ns()
-    assert copies_ns == pytest.approx(2 * (2_097 + 147), abs=2)
 
 
 def test_measured_rates_stand_before_peaks_and_are_interpolated():
