@@ -84,14 +84,6 @@ TEST_F(TierCopiesTest, ATierThatDoesNotExistTakesNoWrites) {
   EXPECT_FALSE(copies_->takes_writes(plan::Tier::kHost));
 }
 
-TEST_F(TierCopiesTest, ATierThatFailsAgainTakesNoWrites) {
-  open(4);
-  fail_write();
-  EXPECT_TRUE(copies_->takes_writes(plan::Tier::kSsd)) << "the next place may be a good one";
-  fail_write();
-  EXPECT_FALSE(copies_->takes_writes(plan::Tier::kSsd));
-}
-
 TEST_F(TierCopiesTest, AWriteThatEndsWellIsANewStart) {
   open(4);
   for (int i = 0; i < 5; ++i) {
@@ -120,22 +112,6 @@ TEST_F(TierCopiesTest, StaleCopiesGetNewPlacesAfterAFailure) {
   EXPECT_TRUE(ssd_->laid_out.empty());
 }
 
-TEST_F(TierCopiesTest, AnExtentIsKeptForTheNextWrite) {
-  open(4);
-  ASSERT_TRUE(reserve(t_[0]).ok());
-  const storage::Extent extent = copy(t_[0]).extent;
-  ASSERT_TRUE(reserve(t_[0]).ok());
-  EXPECT_EQ(copy(t_[0]).extent, extent);
-  EXPECT_EQ(ssd_->counters().reserved_bytes, kUnitBytes);
-}
-
-TEST_F(TierCopiesTest, AFullTierReclaimsStaleCopies) {
-  open(1);
-  ASSERT_TRUE(reserve(t_[0]).ok());
-  EXPECT_TRUE(reserve(t_[1]).ok());
-  EXPECT_FALSE(copy(t_[0]).extent.is_valid());
-}
-
 TEST_F(TierCopiesTest, AFullTierKeepsValidCopies) {
   open(1);
   ASSERT_TRUE(reserve(t_[0]).ok());
@@ -156,15 +132,6 @@ TEST_F(TierCopiesTest, AFullTierKeepsTheExtentsOfTransfersUnderWay) {
   EXPECT_FALSE(reserve(t_[1]).ok());
   t_[0].transfer.tier = plan::Tier::kHost;
   EXPECT_TRUE(reserve(t_[1]).ok()) << "it moves on another tier";
-}
-
-TEST_F(TierCopiesTest, ReleasingFreesTheRoom) {
-  open(1);
-  ASSERT_TRUE(reserve(t_[0]).ok());
-  copy(t_[0]).is_valid = true;
-  copies_->release(t_[0]);
-  EXPECT_EQ(t_[0].valid_copy(), nullptr);
-  EXPECT_EQ(ssd_->counters().reserved_bytes, 0);
 }
 
 TEST_F(TierCopiesTest, ALayoutHasTheCopiesOfThePlan) {
@@ -218,15 +185,6 @@ TEST_F(TierCopiesTest, ALayoutIsGivenUpOnce) {
   EXPECT_TRUE(ssd_->laid_out.empty());
   EXPECT_FALSE(copies_->give_up_layouts());
   EXPECT_TRUE(reserve(t_[0], Priority::kPlanned).ok());
-}
-
-TEST_F(TierCopiesTest, NoTierIsLeftAfterTheStores) {
-  open(4);
-  lay_out();
-  copies_->leave_stores();
-  EXPECT_FALSE(copies_->takes_writes(plan::Tier::kSsd));
-  EXPECT_FALSE(copies_->give_up_layouts());
-  EXPECT_EQ(ssd_->laid_out.size(), 1u) << "the store is not told";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-"""Measures the link, the drive and copies within the GPU beside what the machine can do."""
+"""Measures the link and the drive beside what the machine can do."""
 
 import json
 
@@ -15,14 +15,3 @@ def test_link_and_drive(workspace, record_property):
     command += ["--seconds", "0.05", "--size", "256MiB"] if workspace.is_tiny else []
     output = programs.run(command, workspace.environment)
     record_property("link", json.loads(output[output.index("{") :]))
-
-
-@pytest.mark.timeout(60)
-@pytest.mark.needs_seconds(20)
-def test_copies_within_the_gpu(workspace, tmp_path, record_property):
-    if workspace.device != "cuda":
-        pytest.skip(f"the device is {workspace.device}")
-    out = tmp_path / "copies.json"
-    options = ["--out", out, *(["--tiny", "--seconds", "0.05"] if workspace.is_tiny else [])]
-    programs.run(workspace.workload("measure_copies", *options), workspace.training_environment)
-    record_property("copies", json.loads(out.read_text()))

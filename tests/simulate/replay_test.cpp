@@ -176,12 +176,6 @@ TEST_F(ReplayTest, AnEarlyFreeIsADiscardWithoutAReplay) {
   EXPECT_EQ(result.device_peak_bytes, 1500);
 }
 
-TEST_F(ReplayTest, TheRuleOfAnIllegalReplayIsNamed) {
-  EXPECT_THAT(failure({recompute(a, 2)}), StartsWith("recompute-of-resident"));
-  EXPECT_THAT(failure({discard(a, 1)}), StartsWith("not resident: tensor 1 is discarded"));
-  EXPECT_THAT(failure({discard(weight, 1)}), StartsWith("discard-persistent"));
-}
-
 TEST_F(ReplayTest, MovesOnTheReplayedTraceComeBackToTheOriginal) {
   const trace::Trace& trace = builder.trace();
   const plan::Plan plan{"test",

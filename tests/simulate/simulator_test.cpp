@@ -129,28 +129,6 @@ TEST_F(SimulatorTest, KeptHostCopiesCountAsHostUse) {
   EXPECT_EQ(run(keeping).host_peak_bytes, 2000);
 }
 
-TEST_F(SimulatorTest, BrokenRulesAreNamed) {
-  EXPECT_THAT(failure({offload(weight, 4, 1)}), StartsWith("trigger out of range: migrations[0]"));
-  EXPECT_THAT(failure({offload(weight, 1, -1)}), StartsWith("deadline out of range"));
-  EXPECT_THAT(failure({offload(9, 1, 1)}), StartsWith("no such tensor"));
-  EXPECT_THAT(failure({prefetch(weight, 1, 3)}), StartsWith("prefetch of a resident tensor"));
-  EXPECT_THAT(failure({offload(weight, 1, 1)}), StartsWith("not resident: tensor 0 is offloaded"));
-  EXPECT_THAT(failure({offload(weight, 1, 1), prefetch(weight, 2, 3, plan::Tier::kHost)}),
-              StartsWith("wrong tier: migrations[1]"));
-  EXPECT_THAT(failure({offload(weight, 1, 1), offload(weight, 2, 3), prefetch(weight, 3, 3)}),
-              StartsWith("already offloaded: migrations[1]"));
-}
-
-TEST_F(SimulatorTest, RulesOfTransientTensors) {
-  const trace::TensorIndex activation = builder.transient(10);
-  const trace::OpIndex birth = builder.op(10, {.writes = {activation}});
-  const trace::OpIndex death = builder.op(10, {.reads = {activation}});
-  const trace::TensorIndex unused = builder.transient(10);
-  EXPECT_THAT(failure({offload(activation, birth, birth)}), StartsWith("tensor not alive"));
-  EXPECT_THAT(failure({offload(activation, death, death)}), StartsWith("not resident"));
-  EXPECT_THAT(failure({offload(unused, death, death)}), StartsWith("tensor not alive"));
-}
-
 // A tensor that op 1 uses last, that op 3 wants out of the way, and that op 4 frees. Then another
 // like it.
 class FreedLaterTest : public SimulatorTest {
@@ -225,12 +203,6 @@ TEST_F(SimulatorTest, AWriteOfWhatIsFreedStops) {
   EXPECT_EQ(result.stall_ns, 1500) << "for the read of what took their place";
 }
 
-TEST_F(SimulatorTest, ADropNeedsACopyMadeSinceTheLastWrite) {
-  builder.op(10, {.writes = {weight}});
-  EXPECT_THAT(failure({drop(weight, 1, 1), prefetch(weight, 2, 3)}),
-              StartsWith("drop without copy: migrations[0]"));
-}
-
 // Only an iteration that begins with the tensor on the device could execute this plan, and it ends
 // with the tensor offloaded.
 TEST_F(SimulatorTest, APlanThatCannotRepeatIsRefused) {
@@ -243,19 +215,6 @@ TEST_F(SimulatorTest, APlanThatCannotRepeatIsRefused) {
   builder.op(10);
   EXPECT_THAT(failure({offload(weight, 2, 2), prefetch(weight, 3, 3), drop(weight, 4, 4)}),
               StartsWith("not resident: tensor 0 is offloaded when op 0"));
-}
-
-TEST_F(SimulatorTest, TiersMustExist) {
-  limits.host_limit_bytes = 0;
-  EXPECT_THAT(failure({offload(weight, 1, 1, plan::Tier::kHost),
-                       prefetch(weight, 2, 3, plan::Tier::kHost)}),
-              StartsWith("no such tier"));
-}
-
-TEST_F(SimulatorTest, DrivesFillUp) {
-  hardware.drives[0].capacity_bytes = 999;
-  EXPECT_THAT(failure({offload(weight, 1, 1), prefetch(weight, 2, 3)}),
-              StartsWith("SSD capacity: migrations[0]"));
 }
 
 TEST_F(SimulatorTest, TheWriteBudgetIsALimit) {

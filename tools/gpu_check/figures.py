@@ -1,7 +1,7 @@
 """The table of what gpu-check has measured, read from the logs of pytest-reportlog.
 
 A test leaves what it has measured as properties: `arm` is the record of a training, `link` that of
-the link and the drive, `copies` that of copies within the GPU.
+the link and the drive.
 """
 
 import json
@@ -11,7 +11,7 @@ from statistics import median
 
 def table(logs: list[Path]) -> str:
     """Returns a line for each arm and rate that the logs have a record of."""
-    found = {"arm": [], "link": [], "copies": []}
+    found = {"arm": [], "link": []}
     for log in logs:
         for kind, record in records(log):
             found[kind].append(record)
@@ -21,7 +21,7 @@ def table(logs: list[Path]) -> str:
         arms.setdefault((record["title"], record["arm"]), []).append(record)
     lines = [arm_line(arms, title, arm) for title, arm in arms]
     lines += [rate_line(rate) for link in found["link"] for rate in link["measured"]]
-    return "\n".join(lines + [f"copies: {json.dumps(copies)}" for copies in found["copies"]])
+    return "\n".join(lines)
 
 
 def records(log: Path):

@@ -165,11 +165,6 @@ def refused_by_session(warm_run, tmp_path):
     return refused_by(warm_run, tmp_path)
 
 
-@pytest.mark.parametrize("size", ["", "x", "1.5XB", "-1GB", "1e9", "GB", "120%%", "99999999PB"])
-def test_malformed_budget(refused, size):
-    assert f'"{size}" is not a size' in refused(f"--device-budget={size}", "train.py")
-
-
 def test_budget_missing_or_zero(refused):
     assert "--device-budget is missing" in refused("train.py")
     assert "is 0" in refused("--device-budget", "0GB", "train.py")
@@ -180,12 +175,6 @@ def test_budget_beyond_the_machine(refused_by_session):
     assert "expected at most the memory of cpu, " in line
     line = refused_by_session("--device-budget", "120%", "train.py")
     assert "the device budget is 120%" in line
-
-
-def test_malformed_host_limit(refused):
-    line = refused(*BUDGET, "--host-limit", "lots", "train.py")
-    assert '--host-limit: "lots" is not a size' in line
-    assert '"40%" is not a size' in refused(*BUDGET, "--host-limit", "40%", "train.py")
 
 
 def test_capacity_of_the_drives(refused, refused_by_session, tmp_path):
@@ -236,22 +225,8 @@ def test_unknown_and_abbreviated_options(refused):
     assert "not allowed with" in refused(*BUDGET, "--plan", "a", "--save-plan", "b", "train.py")
 
 
-def test_ssd_directory_missing_or_not_a_directory(refused):
-    assert "nowhere does not exist" in refused(*BUDGET, "--ssd", "nowhere", "train.py")
-    assert "train.py is not a directory" in refused(*BUDGET, "--ssd", "train.py", "train.py")
-
-
 def test_ssd_directory_twice(refused, tmp_path):
     assert "twice" in refused(*BUDGET, "--ssd", ".", "--ssd", tmp_path, "train.py")
-
-
-def test_ssd_directory_that_takes_no_file(refused):
-    assert "/proc is not writable" in refused(*BUDGET, "--ssd", "/proc", "train.py")
-
-
-def test_ssd_directory_in_memory(refused):
-    line = refused(*BUDGET, "--ssd", "/dev/shm", "train.py")
-    assert "/dev/shm is on tmpfs, which is memory" in line
 
 
 def test_default_ssd_directory_in_memory(refused, tmp_path):
@@ -313,13 +288,6 @@ def test_report_and_cache_directories_that_cannot_be_made(refused_by_session, tm
     environment = os.environ | {"XDG_CACHE_HOME": "/proc/x"}
     line = refused_by_session(*BUDGET, "--ssd", tmp_path, "train.py", env=environment)
     assert "no cache directory" in line and "XDG_CACHE_HOME" in line
-
-
-@pytest.mark.parametrize("content", ["not json", "[]", '{"format": "teraio-trace/1"}', "\0\xff"])
-@pytest.mark.parametrize("name", ["plan.json", "plan.json.gz"])
-def test_plan_that_is_no_plan(refused, tmp_path, name, content):
-    (tmp_path / name).write_text(content)
-    assert f"--plan: {name}" in refused(*BUDGET, "--plan", name, "train.py")
 
 
 def test_refusal_and_help_need_no_torch(python, teraio_run, tmp_path):
