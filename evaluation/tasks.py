@@ -24,7 +24,6 @@ from doit.tools import config_changed
 
 import teraio_figures
 from evaluation import analyses, cases, command, document, figures, traces
-from evaluation.progress import Progress
 
 PACKAGE = Path(__file__).parent
 PLOTTING = Path(teraio_figures.__file__).parent
@@ -54,8 +53,7 @@ def run(wanted, folders, workers=WORKERS):
 
     Up to `workers` tasks run at a time, in processes of their own; 0 runs them in this process. A
     task that fails stops only those that depend on it, but a dry run that fails ends the run after
-    the other dry runs. Each finished task is recorded at once, so that a run that is interrupted or
-    killed continues where it ended.
+    the other dry runs. A run that is interrupted continues where it ended.
 
     Returns 0, or another exit code when a task failed.
     """
@@ -68,17 +66,14 @@ def run_tasks(tasks, build, workers=WORKERS):
     """Runs the tasks whose outcome is missing or out of date; the folder `build` has the record."""
     build.mkdir(parents=True, exist_ok=True)
     config = {
-        "backend": "state-file",
+        "backend": "json",
         "dep_file": str(build / "state.json"),
-        "reporter": Progress,
         "outfile": sys.stdout,
         "continue": True,
         "num_process": workers,
         "verbosity": 0,
     }
-    backends = {"BACKEND": {"state-file": "evaluation.state:StateFile"}}
-    main = DoitMain(_Loader(tasks, config), config_filenames=(), extra_config=backends)
-    return main.run(["run"])
+    return DoitMain(_Loader(tasks, config), config_filenames=()).run(["run"])
 
 
 class _Loader(TaskLoader2):
@@ -110,7 +105,6 @@ def trace_task(case, folders):
         return rescaling_task(case, folders)
     return {
         "name": f"trace:{case.key}",
-        "doc": case.title,
         "actions": [(without_traceback(traces.dry_run), [case, folders.trace(case)])],
         "file_dep": _words(traces.dependencies(case)),
         "uptodate": [config_changed({"command": traces.command_of(case), "title": case.title})],
@@ -123,7 +117,6 @@ def rescaling_task(case, folders):
     fp32 = cases.in_fp32(case)
     return {
         "name": f"trace:{case.key}",
-        "doc": case.title,
         "actions": [
             (
                 without_traceback(traces.rescale),
@@ -141,7 +134,6 @@ def analysis_task(case, analysis, folders):
     path = folders.analysis(case, analysis)
     return {
         "name": f"analysis:{case.key}:{analysis.name}",
-        "doc": f"{case.title}: {analysis.name}",
         "actions": [(without_traceback(_analyse), [analysis, folders.trace(case), path])],
         "file_dep": _words(inputs),
         "uptodate": [config_changed({"parameters": analysis.parameters})],
@@ -154,7 +146,6 @@ def figure_task(name, wanted, folders):
     inputs = [*_analyses(wanted, folders), *modules, *PLOTTING.glob("*.py")]
     return {
         "name": f"figure:{name}",
-        "doc": name,
         "actions": [(_draw, [name, wanted, folders])],
         "file_dep": _words(inputs),
         "targets": _words([folders.picture(name), folders.picture(name).with_suffix(".svg")]),
@@ -169,7 +160,6 @@ def document_task(wanted, folders):
     inputs = [*_analyses(wanted, folders), *map(folders.picture, figures.FIGURES)]
     return {
         "name": "document",
-        "doc": f"{folders.document.name} and {len(figures.FIGURES)} figures",
         "actions": [(_publish, [wanted, folders])],
         "file_dep": _words(inputs),
         "uptodate": [False],

@@ -47,11 +47,6 @@ class Completions {
     return completions_.at(ticket);
   }
 
-  void wait_for_all() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return static_cast<int32_t>(completions_.size()) == ticket_count_; });
-  }
-
   // The tickets in the order in which their transfers ended.
   std::vector<int32_t> order() const {
     const std::lock_guard lock(mutex_);
