@@ -95,15 +95,6 @@ class CpuDeviceTest : public ::testing::Test {
   uint8_t last_pattern_ = 0;
 };
 
-TEST_F(CpuDeviceTest, BlocksAreAligned) {
-  open(64 * kMiB);
-  for (int64_t size_bytes : {0L, 1L, 63L, 64L, 1000L, 4095L})
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(take(size_bytes)) % 64, 0) << size_bytes;
-  for (int64_t size_bytes : {4096L, 4097L, 65535L, 65536L, 1000001L})
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(take(size_bytes)) % kPageBytes, 0) << size_bytes;
-  expect_all_intact();
-}
-
 TEST_F(CpuDeviceTest, EmptyBlocksAreDistinct) {
   open(kMiB);
   std::byte* first = device_->allocate(0);
@@ -174,34 +165,6 @@ TEST_F(CpuDeviceTest, ScatteredFreePagesMakeOneBlockAtAllCosts) {
   expect_all_intact();
 }
 
-TEST_F(CpuDeviceTest, BlocksMoveToMakeRoom) {
-  open(64 * kMiB);
-  std::vector<std::byte*> blocks;
-  int tenants[64];
-  for (int& tenant : tenants) {
-    blocks.push_back(device_->allocate(kMiB, Effort::kUsual, {&tenant, kNever}));
-    std::memset(blocks.back(), static_cast<int>(&tenant - tenants), kMiB);
-  }
-  for (int i = 0; i < 64; i += 2) device_->release(blocks[i]);
-  const auto moves = device_->find_room(
-      16 * kMiB, [](void*) { return true; }, 16 * kMiB);
-  ASSERT_FALSE(moves.empty());
-  device_->relocate(moves);
-  for (const Relocation& move : moves) {
-    ASSERT_TRUE(device_->move_within(move.to, move.from, move.size_bytes).ok());
-    blocks[static_cast<int*>(move.tenant) - tenants] = move.to;
-  }
-  std::byte* large = device_->allocate(16 * kMiB);
-  ASSERT_NE(large, nullptr);
-  std::memset(large, 99, 16 * kMiB);
-  for (int i = 1; i < 64; i += 2) {
-    EXPECT_EQ(blocks[i][0], std::byte(i));
-    EXPECT_EQ(blocks[i][kMiB - 1], std::byte(i));
-    device_->release(blocks[i]);
-  }
-  device_->release(large);
-}
-
 TEST_F(CpuDeviceTest, ALowerBudgetReturnsFreeMemoryAtOnce) {
   open(96 * kMiB);
   std::byte* kept = take(32 * kMiB);
@@ -213,31 +176,6 @@ TEST_F(CpuDeviceTest, ALowerBudgetReturnsFreeMemoryAtOnce) {
   expect_intact(kept);
   EXPECT_EQ(take(9 * kMiB), nullptr);
   EXPECT_NE(take(8 * kMiB), nullptr);
-}
-
-TEST_F(CpuDeviceTest, AllocationsAboveALoweredBudgetStay) {
-  open(64 * kMiB);
-  std::byte* first = take(32 * kMiB);
-  std::byte* second = take(32 * kMiB);
-  device_->set_budget_bytes(48 * kMiB);
-  expect_all_intact();
-  EXPECT_EQ(take(64 * kKiB), nullptr);
-  EXPECT_EQ(take(64), nullptr);
-  give(first);
-  EXPECT_EQ(device_->usage().reserved_bytes, 48 * kMiB);
-  EXPECT_NE(take(16 * kMiB), nullptr);
-  expect_intact(second);
-}
-
-TEST_F(CpuDeviceTest, ARaisedBudgetLetsItGrow) {
-  open(8 * kMiB);
-  ASSERT_NE(take(8 * kMiB), nullptr);
-  ASSERT_EQ(take(kMiB), nullptr);
-  device_->set_budget_bytes(16 * kMiB);
-  EXPECT_NE(take(8 * kMiB), nullptr);
-  device_->set_budget_bytes(kUnlimited);
-  EXPECT_NE(take(100 * kMiB), nullptr);
-  expect_all_intact();
 }
 
 TEST_F(CpuDeviceTest, WithoutALimitItGrowsAsNeededAndReuses) {
@@ -259,14 +197,6 @@ TEST_F(CpuDeviceTest, UsageTellsRoundingAndPeaks) {
   device_->reset_peak();
   EXPECT_EQ(device_->usage().allocated_peak_bytes, 0);
   EXPECT_EQ(device_->usage().reserved_peak_bytes, 10 * kMiB + 128 * kKiB);
-}
-
-TEST_F(CpuDeviceTest, TheLargestFreeSizeIsTrue) {
-  open(64 * kMiB);
-  make_holes(16, 3 * kMiB);
-  const int64_t largest_bytes = device_->usage().largest_free_bytes;
-  EXPECT_EQ(take(largest_bytes + kPageBytes), nullptr);
-  EXPECT_NE(take(largest_bytes), nullptr);
 }
 
 TEST_F(CpuDeviceTest, ReleasingWhatIsNotABlockIsABugThatIsCaught) {
