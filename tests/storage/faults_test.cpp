@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cerrno>
 #include <memory>
 
@@ -94,30 +93,6 @@ TEST_F(FaultsTest, AFailureHasDetailsOfTheRequestAndOfTheTransfer) {
   EXPECT_THAT(status.details(), Contains(EndsWith(" of drive memory1")));
 }
 
-TEST_F(FaultsTest, AnErrorThatPassesCanBeReadAgain) {
-  open([count = 0](const io::IoRequest& request) mutable {
-    const bool fails = request.direction == io::Direction::kRead && count++ == 0;
-    return fails ? std::optional(testing::Fault{.error_number = EIO}) : std::nullopt;
-  });
-  const Extent extent = session().reserve(8 * kMiB);
-  ASSERT_TRUE(session().write(extent, 1).status.ok());
-  EXPECT_FALSE(session().holds(extent, 1));
-  EXPECT_TRUE(session().holds(extent, 1));
-}
-
-TEST_F(FaultsTest, ADriveThatFillsUpInTheMiddleIsOutOfSpace) {
-  std::atomic<bool> is_full = true;
-  open([&is_full, count = 0](const io::IoRequest&) mutable {
-    return ++count > 3 && is_full ? std::optional(testing::Fault{.error_number = ENOSPC})
-                                  : std::nullopt;
-  });
-  const Extent extent = session().reserve(32 * kMiB);
-  EXPECT_EQ(session().write(extent, 1).status.code(), ErrorCode::kOutOfSpace);
-  is_full = false;
-  ASSERT_TRUE(session().write(extent, 2).status.ok());
-  EXPECT_TRUE(session().holds(extent, 2));
-}
-
 TEST_F(FaultsTest, ADriveWithoutRoomOrMemoryForAMomentOnlyCostsTime) {
   open([count = 0](const io::IoRequest&) mutable {
     ++count;
@@ -127,20 +102,6 @@ TEST_F(FaultsTest, ADriveWithoutRoomOrMemoryForAMomentOnlyCostsTime) {
   const Extent extent = session().reserve(32 * kMiB);
   ASSERT_TRUE(session().write(extent, 1).status.ok());
   EXPECT_TRUE(session().holds(extent, 1));
-}
-
-TEST_F(FaultsTest, ASlowDriveOnlyCostsTime) {
-  testing::MemoryStoreOptions options;
-  options.drives = {{.capacity_bytes = 64 * kMiB},
-                    {.capacity_bytes = 64 * kMiB, .rates = {80'000'000, 60'000'000}}};
-  VirtualClock clock;
-  StoreSession session(open_memory_store(options, clock));
-  const Extent extent = session.reserve(32 * kMiB);
-  ASSERT_TRUE(session.write(extent, 4).status.ok());
-  EXPECT_TRUE(session.holds(extent, 4));
-  const TierCounters counters = session.store().counters();
-  EXPECT_LT(counters.drives[1].bytes_read, counters.drives[0].bytes_read / 20)
-      << "a slow drive gets a small share";
 }
 
 }  // namespace
