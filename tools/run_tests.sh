@@ -20,6 +20,7 @@ logs=build/logs
 mkdir -p "$logs"
 
 # Seconds on two quiet cores, with what must be built before and some of it in the compiler cache.
+# Those of test-full, test-newest and test-yard are estimates from the times of their tests.
 expected_seconds() {
   case $1 in
     test-full-*) echo 400 ;;

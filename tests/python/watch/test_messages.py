@@ -10,8 +10,6 @@ import torch
 from matrix import budgets
 from tests.python.conftest import COMMAND
 
-import teraio
-
 
 @pytest.fixture
 def folder(tmp_path, small):
