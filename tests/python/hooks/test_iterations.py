@@ -1,6 +1,5 @@
 """The iteration is found without the script's help, and the plan follows it."""
 
-import json
 import re
 import types
 
@@ -33,14 +32,6 @@ def train(net, optimizer, steps, after_step=lambda step: None, rows=64):
         optimizer.step()
         optimizer.zero_grad()
         after_step(step)
-
-
-def test_two_equal_iterations_make_a_plan(offload):
-    with offload() as session:
-        net = model()
-        train(net, torch.optim.AdamW(net.parameters()), 6)
-        assert modes(session) == ["on demand"] * 3 + ["planned"] * 3
-        assert session.counters()["planned_offloads"] > 0
 
 
 def test_manual_updates_divide_iterations(offload):
@@ -103,33 +94,6 @@ def test_optimizers_that_take_turns_make_one_iteration(offload):
         assert modes(session)[-1] == "planned"
 
 
-def test_evaluation_between_steps_deviates_and_returns(offload):
-    with offload() as session:
-        net = model()
-
-        def evaluate(step):
-            if step == 6:
-                with torch.no_grad():
-                    net(torch.ones(32, 256)).sum().item()
-
-        train(net, torch.optim.AdamW(net.parameters()), 10, evaluate)
-        assert modes(session)[5:] == ["planned", "planned", "deviated", "planned", "planned"]
-        assert session.counters()["deviations"] > 0
-
-
-def test_a_new_pattern_that_stays_is_planned_anew(offload):
-    with offload() as session:
-        net = model()
-        optimizer = torch.optim.AdamW(net.parameters())
-        train(net, optimizer, 6)
-        for _ in range(6):
-            net(torch.ones(16, 256)).abs().mean().backward()
-            optimizer.step()
-            optimizer.zero_grad()
-        assert modes(session)[-1] == "planned"
-        assert any(op["name"] == "aten::abs" for op in session.trace().to_dict()["ops"])
-
-
 def test_the_trace_names_what_moves(offload):
     with offload() as session:
         net = model()
@@ -171,24 +135,6 @@ def test_a_saved_plan_runs_again(offload, tmp_path):
     assert modes(session)[-1] == "planned"
 
 
-def test_a_saved_plan_is_used_for_other_sizes_of_the_same_ops(offload, tmp_path, capfd):
-    def run(rows, **options):
-        with offload(**options) as session:
-            net = model()
-            train(net, torch.optim.AdamW(net.parameters()), 6, rows=rows)
-            return modes(session)[-1], session.plan()
-
-    _, saved = run(64)
-    saved.save(tmp_path / "plan.json")
-    mode, used = run(48, plan=tmp_path / "plan.json")
-    assert mode == "planned"
-    used.save(tmp_path / "used.json")
-    plans = [json.loads((tmp_path / f"{name}.json").read_text()) for name in ("plan", "used")]
-    assert plans[0]["migrations"] == plans[1]["migrations"]
-    said = capfd.readouterr().err
-    assert said.count("plan.json was made for other sizes of the same ops: it is used") == 1
-
-
 def train_with_differences(net):
     """Six equal steps, six of other sizes, of which the last one has an op more."""
     optimizer = torch.optim.AdamW(net.parameters())
@@ -225,12 +171,6 @@ def test_a_run_that_cannot_be_explained(teraio, tmp_path):
     (tmp_path / "run.json").write_text('{"format": "teraio-run/1", "counters": {"ops": -1}}')
     said = teraio("explain", "--run", tmp_path, fails=True)
     assert "run.json: counters.ops: expected" in said
-
-
-def test_before_an_iteration_has_repeated_there_is_no_trace(offload):
-    with offload() as session:
-        with pytest.raises(teraio.Error, match="no iteration"):
-            session.trace()
 
 
 class Odd(torch.optim.SGD):
