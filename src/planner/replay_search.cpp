@@ -35,12 +35,7 @@ constexpr std::array kLongSets = {
     ReplaySetOptions{.transfer_share = 0, .cost_share_max = 0.3},
     ReplaySetOptions{.transfer_share = 0, .cost_share_max = 0.45},
     ReplaySetOptions{.transfer_share = 0, .cost_share_max = kAnyCost}};
-constexpr std::array kBestSets = {
-    ReplaySetOptions{.transfer_share = 1},
-    ReplaySetOptions{.transfer_share = 1, .cheap_first = true},
-    ReplaySetOptions{.transfer_share = 0.75, .cost_share_max = kCheapCostShare},
-    ReplaySetOptions{.transfer_share = 0, .cost_share_max = kCheapCostShare},
-    ReplaySetOptions{.transfer_share = 0, .cost_share_max = kAnyCost},
+constexpr std::array kFurtherSets = {
     ReplaySetOptions{.transfer_share = 0.75},
     ReplaySetOptions{.transfer_share = 0.75, .cheap_first = true},
     ReplaySetOptions{.transfer_share = 1, .cost_share_max = kAnyCost},
@@ -75,11 +70,13 @@ struct Approach {
 
 // An executed plan.
 struct Outcome {
-  plan::Plan plan;  // for the original trace
+  plan::Plan plan;   // for the original trace
+  plan::Plan moves;  // for the trace with the replays
   int64_t step_ns = 0;
   int64_t written_bytes = 0;
   std::vector<double> stretched_ns;  // per op: from the end of its predecessor to its own end
   Approach approach;
+  Depth depth = Depth::kNextUse;  // of the search that found it
 };
 
 class ReplaySearch {
@@ -96,9 +93,8 @@ class ReplaySearch {
     const std::vector<double> ideal_ns = problem_.op_ns();
     // Under a write budget, plans by next use say little.
     const bool by_next_use = !problem_.limits.write_budget_bytes;
-    const bool is_long = problem_.trace.ops.size() > kLongTraceOps;
     const std::span<const ReplaySetOptions> sets =
-        is_long ? std::span<const ReplaySetOptions>(kLongSets) : kFastSets;
+        is_long() ? std::span<const ReplaySetOptions>(kLongSets) : kFastSets;
     try_sets(sets, ideal_ns, by_next_use ? Depth::kNextUse : Depth::kRounds);
     try_without_drives(kHostOnlyFast, by_next_use ? Depth::kNextUse : Depth::kRounds);
     if (by_next_use) spend_rounds();
@@ -117,7 +113,9 @@ class ReplaySearch {
   // Ends at the time limit.
   void search_on(const std::vector<double>& ideal_ns) {
     has_time_limit_ = true;
-    try_sets(kBestSets, ideal_ns, Depth::kRounds);
+    try_approaches(fastest_approaches(outcomes_.size()), Depth::kRounds);
+    if (is_long()) try_sets(kFastSets, ideal_ns, Depth::kRounds);
+    try_sets(kFurtherSets, ideal_ns, Depth::kRounds);
     try_on_stretched_timelines();
     try_without_drives(kHostOnlyBest, Depth::kRounds);
     search_thoroughly();
@@ -147,6 +145,7 @@ class ReplaySearch {
     return static_cast<int>(count / approaches.size());
   }
 
+  bool is_long() const { return problem_.trace.ops.size() > kLongTraceOps; }
   int64_t left_ns() const { return std::max<int64_t>(deadline_ns_ - clock_.now_ns(), 1); }
   bool is_late() const {
     if (options_.stop != nullptr && *options_.stop) return true;
@@ -204,7 +203,9 @@ class ReplaySearch {
     };
     if (second != first)
       beside = run_beside([&] { return look_at(second); }, options_.uses_one_thread);
-    keep(look_at(first));
+    Result<Outcome> outcome = look_at(first);
+    if (beside.valid()) beside.wait();  // it reads outcomes_
+    keep(std::move(outcome));
     if (beside.valid()) keep(beside.get());
   }
 
@@ -244,10 +245,23 @@ class ReplaySearch {
     try_approaches(approaches, depth);
   }
 
-  // Two at a time.
-  void try_approaches(const std::vector<Approach>& approaches, Depth depth) {
+  // Two at a time; those that were not searched so far yet.
+  void try_approaches(std::vector<Approach> approaches, Depth depth) {
+    std::erase_if(approaches, [&](const Approach& approach) {
+      const Outcome* known = best_of(approach);
+      return known != nullptr && known->depth >= depth;
+    });
     for (size_t i = 0; i < approaches.size() && !is_done(); i += 2)
       keep_pair(approaches[i], approaches[std::min(i + 1, approaches.size() - 1)], depth);
+  }
+
+  // Of the deepest search for the approach; null: there was none.
+  const Outcome* best_of(const Approach& approach) const {
+    const Outcome* best = nullptr;
+    for (const Outcome& outcome : outcomes_)
+      if (outcome.approach == approach && (best == nullptr || outcome.depth >= best->depth))
+        best = &outcome;
+    return best;
   }
 
   bool writes_nothing(const Approach& approach) const {
@@ -306,10 +320,15 @@ class ReplaySearch {
   // Plans the transfers beside the replays of the approach.
   Result<Outcome> plan_within(const plan::Limits& limits, const Approach& approach, Depth depth,
                               int64_t time_limit_ns) const {
-    const SearchOptions search_options = {depth, time_limit_ns, options_.uses_one_thread,
-                                          options_.stop, round_factor_};
-    if (approach == Approach{})
-      return outcome_of(search_plan(problem_.under(limits), search_options), approach);
+    const Outcome* known = best_of(approach);
+    const plan::Plan* start = known == nullptr ? nullptr : &known->moves;
+    const SearchOptions search_options = {depth,         time_limit_ns, options_.uses_one_thread,
+                                          options_.stop, round_factor_, start};
+    if (approach == Approach{}) {
+      Result<plan::Plan> plan = search_plan(problem_.under(limits), search_options);
+      if (!plan.ok()) return plan.status();
+      return outcome_of(*plan, *plan, approach, depth);
+    }
     const plan::Plan actions = replay_actions(problem_, approach.periods);
     const std::optional<simulate::ReplayedTrace> replayed =
         simulate::replay_trace(problem_.trace, problem_.index, actions);
@@ -322,14 +341,20 @@ class ReplaySearch {
     const Result<plan::Plan> moves =
         solve_problem<plan::Plan>(replayed->trace, hardware, limits, search);
     if (!moves.ok()) return moves.status();
-    return outcome_of(with_moves(*replayed, actions, *moves), approach);
+    return outcome_of(with_moves(*replayed, actions, *moves), *moves, approach, depth);
   }
 
-  Result<Outcome> outcome_of(Result<plan::Plan> plan, const Approach& approach) const {
-    if (!plan.ok()) return plan.status();
-    const Result<simulate::Run> run = simulator_.run(*plan);
+  Result<Outcome> outcome_of(plan::Plan plan, plan::Plan moves, const Approach& approach,
+                             Depth depth) const {
+    const Result<simulate::Run> run = simulator_.run(plan);
     if (!run.ok()) return run.status();
-    Outcome outcome{std::move(*plan), run->step_ns, run->ssd_bytes_written, {}, approach};
+    Outcome outcome{std::move(plan),
+                    std::move(moves),
+                    run->step_ns,
+                    run->ssd_bytes_written,
+                    {},
+                    approach,
+                    depth};
     int64_t end_ns = 0;
     for (size_t k = 0; k < run->op_start_ns.size(); ++k) {
       const int64_t next_ns = run->op_start_ns[k] + problem_.index.duration_ns[k];

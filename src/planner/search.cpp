@@ -206,7 +206,10 @@ class Search {
 
   // Plans by next use are a start for the rounds, and all that there is time for on long traces.
   void search_freely() {
-    for (const NextUseOptions& options : kNextUse) plan_by_next_use(options);
+    if (options_.start != nullptr)
+      evaluate_plan(*options_.start, incumbent_);
+    else
+      for (const NextUseOptions& options : kNextUse) plan_by_next_use(options);
     if (options_.depth == Depth::kNextUse) return;
     if (is_thorough())
       for (const NextUseOptions& options : kThoroughNextUse) plan_by_next_use(options);

@@ -32,6 +32,8 @@ struct SearchOptions {
   bool uses_one_thread = false;  // these two as for PlannerOptions
   const std::atomic<bool>* stop = nullptr;
   int round_factor = 1;  // Depth::kRounds: so many times the rounds
+  // A plan of the same problem, which takes the place of the plans by next use. Null: none.
+  const plan::Plan* start = nullptr;
 };
 
 // Returns the best plan found. The work of the first two depths is the same in every run. When
