@@ -327,6 +327,31 @@ void PlanBuilder::move_alone(const Candidate& candidate) {
   update_copy(candidate.period);
 }
 
+bool PlanBuilder::move_instead(const std::vector<int32_t>& discarded) {
+  const bool move = std::ranges::all_of(discarded, [this](int32_t i) { return move_discarded(i); });
+  if (!move)
+    for (int32_t i : discarded) discard_again(i);
+  return move;
+}
+
+bool PlanBuilder::move_discarded(int32_t index) {
+  const trace::InactivePeriod& own = period(index);
+  options_.fixed_periods[index] = false;
+  excess_.add(own.first, own.end, problem_->size_bytes(index));
+  const std::optional<Candidate> candidate = timed_candidate(index);
+  if (!candidate) return false;
+  move(*candidate);
+  return excess_.max(own.first, moves_[index].free_from) <= 0 &&
+         excess_.max(moves_[index].needed_from, own.end) <= 0;
+}
+
+void PlanBuilder::discard_again(int32_t index) {
+  if (options_.fixed_periods[index]) return;
+  if (moved(index)) revert(index);
+  excess_.add(period(index).first, period(index).end, -problem_->size_bytes(index));
+  options_.fixed_periods[index] = true;
+}
+
 bool PlanBuilder::revert(int32_t index) {
   Move& move = moves_[index];
   const Copy now = copy(index);

@@ -93,6 +93,9 @@ class PlanBuilder {
 
   // Moves the period of the candidate, and its early writer.
   void move(const Candidate& candidate);
+  // Moves discarded periods instead. Returns false, and changes no discard, when the bandwidth or
+  // the memory that is left does not allow it.
+  bool move_instead(const std::vector<int32_t>& discarded);
   // Reverts the move of a period. Returns false, and changes nothing, for the writer of a copy that
   // other periods use.
   bool revert(int32_t period);
@@ -157,6 +160,8 @@ class PlanBuilder {
   double room_cost(int32_t index) const;
   std::optional<Candidate> candidate_on(int32_t index, plan::Tier tier, bool timed) const;
   std::optional<Candidate> early_write_candidate(int32_t index, plan::Tier tier) const;
+  bool move_discarded(int32_t index);
+  void discard_again(int32_t index);
   void move_alone(const Candidate& candidate);
   void hand_over_write(int32_t index);
   void occupy(int32_t index, plan::Tier tier, int64_t sign);

@@ -47,10 +47,11 @@ constexpr std::array kStretchedSets = {ReplaySetOptions{.transfer_share = 1},
                                        ReplaySetOptions{.transfer_share = 1, .cheap_first = true}};
 // Rounds are spent on all approaches of short traces, and otherwise on the fastest by next use.
 constexpr size_t kShortTraceOps = 8'000;
-constexpr size_t kRoundsApproaches = 3;
-// Of these, the ones that take at most this many times the fastest: it gets the rounds of the
-// others.
+constexpr size_t kRoundsApproaches = 2;
+// The second one only when it takes at most this many times the fastest, which otherwise gets so
+// many times the rounds.
 constexpr double kHopefulRatio = 1.15;
+constexpr int kRoundsAlone = 3;
 constexpr int kStretchedRounds = 3;
 constexpr size_t kThoroughApproaches = 2;  // that are searched with Effort::kBest
 // The approaches that are tried without the drives, beside that without replays.
@@ -98,6 +99,7 @@ class ReplaySearch {
     try_sets(sets, ideal_ns, by_next_use ? Depth::kNextUse : Depth::kRounds);
     try_without_drives(kHostOnlyFast, by_next_use ? Depth::kNextUse : Depth::kRounds);
     if (by_next_use) spend_rounds();
+    if (by_next_use && !is_long()) try_on_stretched_timelines({});
     if (options_.effort == Effort::kBest) search_on(ideal_ns);
     if (outcomes_.empty()) return failure_;
     if (options_.prefer == Prefer::kWear) write_less();
@@ -116,7 +118,7 @@ class ReplaySearch {
     try_approaches(fastest_approaches(outcomes_.size()), Depth::kRounds);
     if (is_long()) try_sets(kFastSets, ideal_ns, Depth::kRounds);
     try_sets(kFurtherSets, ideal_ns, Depth::kRounds);
-    try_on_stretched_timelines();
+    try_on_stretched_timelines(kStretchedSets);
     try_without_drives(kHostOnlyBest, Depth::kRounds);
     search_thoroughly();
   }
@@ -129,20 +131,17 @@ class ReplaySearch {
     const bool is_short = problem_.trace.ops.size() <= kShortTraceOps;
     std::vector<Approach> approaches =
         fastest_approaches(is_short ? outcomes_.size() : kRoundsApproaches);
-    if (!is_short) round_factor_ = leave_out_hopeless(approaches);
+    if (!is_short) leave_out_hopeless(approaches);
     try_approaches(approaches, Depth::kRounds);
     round_factor_ = 1;
   }
 
-  // Returns how many times the rounds there are for the approaches that are left.
-  int leave_out_hopeless(std::vector<Approach>& approaches) const {
+  void leave_out_hopeless(std::vector<Approach>& approaches) {
     const double slowest_ns = kHopefulRatio * static_cast<double>(outcomes_[fastest()].step_ns);
-    const size_t count = approaches.size();
-    const size_t hopeful_count = std::ranges::count_if(outcomes_, [&](const Outcome& outcome) {
-      return static_cast<double>(outcome.step_ns) <= slowest_ns;
+    const size_t left_out = std::erase_if(approaches, [&](const Approach& approach) {
+      return static_cast<double>(best_of(approach)->step_ns) > slowest_ns;
     });
-    approaches.resize(std::min(hopeful_count, count));
-    return static_cast<int>(count / approaches.size());
+    if (left_out > 0) round_factor_ = kRoundsAlone;
   }
 
   bool is_long() const { return problem_.trace.ops.size() > kLongTraceOps; }
@@ -218,16 +217,19 @@ class ReplaySearch {
     return periods_of(candidates_, choose_replays(problem_, candidates_, set, op_ns));
   }
 
-  void try_on_stretched_timelines() {
-    for (int round = 0; round < kStretchedRounds && !is_done(); ++round) {
-      const int64_t before_ns = outcomes_[fastest()].step_ns;
-      const std::vector<double> stretched_ns = outcomes_[fastest()].stretched_ns;
-      const std::vector<int32_t> first = choose(kStretchedSets[0], stretched_ns);
-      const std::vector<int32_t> second = choose(kStretchedSets[1], stretched_ns);
-      keep_pair({first}, {second}, Depth::kRounds);
-      if (static_cast<double>(outcomes_[fastest()].step_ns) >
-          (1 - kLeastGain) * static_cast<double>(before_ns))
-        return;
+  // On the timeline of the fastest plan: the sets, and its own replays without those whose tensors
+  // idle channels can move.
+  void try_on_stretched_timelines(std::span<const ReplaySetOptions> sets) {
+    for (int round = 0; round < kStretchedRounds && !is_done() && !outcomes_.empty(); ++round) {
+      const Outcome& best = outcomes_[fastest()];
+      const auto before_ns = static_cast<double>(best.step_ns);
+      std::vector<Approach> approaches = {
+          {without_movable(problem_, candidates_, best.approach.periods, best.stretched_ns),
+           best.approach.uses_drives}};
+      for (const ReplaySetOptions& set : sets)
+        approaches.push_back({choose(set, best.stretched_ns)});
+      try_approaches(approaches, Depth::kRounds);
+      if (static_cast<double>(outcomes_[fastest()].step_ns) > (1 - kLeastGain) * before_ns) return;
     }
   }
 

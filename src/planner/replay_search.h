@@ -19,12 +19,12 @@
 namespace teraio::planner {
 
 // Returns the plan that options.prefer asks for. All sets are planned by next use first, and the
-// rounds of the search are spent on those that are then the fastest. With Effort::kFast the work is
-// the same in every run, except that a write budget ends at the time limit; with Effort::kBest more
-// sets follow, also on the timelines of the best plans, until the time limit, and the best ones are
-// searched thoroughly: the plan is never slower than that of Effort::kFast. Fails as search_plan()
-// when no plan is found. Uses two threads unless the
-// options want one. Pure except for the time limit and the stop.
+// rounds of the search are spent on those that are then the fastest. Where channels idle beside the
+// best plan, moves take the place of replays. With Effort::kFast the work is the same in every run,
+// except that a write budget ends at the time limit; with Effort::kBest more sets follow, until the
+// time limit, and the best ones are searched thoroughly: the plan is never slower than that of
+// Effort::kFast. Fails as search_plan() when no plan is found. Uses two threads unless the options
+// want one. Pure except for the time limit and the stop.
 Result<plan::Plan> search_replays(const Problem& problem, const PlannerOptions& options);
 
 }  // namespace teraio::planner

@@ -28,6 +28,15 @@ hardware::Hardware with_share_of_bandwidth(hardware::Hardware hardware, double s
   return hardware;
 }
 
+// The most expensive replays per byte first.
+void sort_by_cost(std::vector<int32_t>& chosen, const std::vector<ReplayCandidate>& candidates) {
+  const auto cost = [&](int32_t i) {
+    return candidates[i].replay_ns / static_cast<double>(candidates[i].size_bytes);
+  };
+  std::ranges::sort(
+      chosen, [&](int32_t a, int32_t b) { return std::pair(cost(a), a) > std::pair(cost(b), b); });
+}
+
 class Chooser {
  public:
   Chooser(const Problem& problem, const std::vector<ReplayCandidate>& candidates,
@@ -125,14 +134,9 @@ class Chooser {
     }
   }
 
-  // Gives back replays that no op needs, the most expensive per byte first.
+  // Gives back replays that no op needs.
   void give_back(MemoryCurve& excess) {
-    const auto cost = [this](int32_t i) {
-      return candidates_[i].replay_ns / static_cast<double>(candidates_[i].size_bytes);
-    };
-    std::ranges::sort(chosen_, [&](int32_t a, int32_t b) {
-      return std::pair(cost(a), a) > std::pair(cost(b), b);
-    });
+    sort_by_cost(chosen_, candidates_);
     std::erase_if(chosen_, [&](int32_t i) {
       change(excess, candidates_[i], 1);
       const bool is_needed = std::ranges::any_of(candidates_[i].periods, [&](int32_t p) {
@@ -247,6 +251,26 @@ std::vector<int32_t> choose_replays(const Problem& problem,
                                     const ReplaySetOptions& options,
                                     const std::vector<double>& op_ns) {
   return Chooser(problem, candidates, options, op_ns).run();
+}
+
+std::vector<int32_t> without_movable(const Problem& problem,
+                                     const std::vector<ReplayCandidate>& candidates,
+                                     const std::vector<int32_t>& periods,
+                                     const std::vector<double>& op_ns) {
+  std::vector<int32_t> chosen;
+  for (size_t i = 0; i < candidates.size(); ++i)
+    if (std::ranges::binary_search(periods, candidates[i].periods.front()))
+      chosen.push_back(static_cast<int32_t>(i));
+  PlanBuilderOptions options;
+  options.op_ns = op_ns;
+  options.discarded_periods = periods;
+  options.fixed_periods.resize(problem.lifetimes.periods.size());
+  for (int32_t i : periods) options.fixed_periods[i] = true;
+  PlanBuilder builder(problem, std::move(options));
+  select_in_time(builder, kTolerance);
+  sort_by_cost(chosen, candidates);
+  std::erase_if(chosen, [&](int32_t i) { return builder.move_instead(candidates[i].periods); });
+  return periods_of(candidates, chosen);
 }
 
 std::vector<int32_t> periods_of(const std::vector<ReplayCandidate>& candidates,

@@ -43,6 +43,15 @@ std::vector<int32_t> choose_replays(const Problem& problem,
 std::vector<int32_t> periods_of(const std::vector<ReplayCandidate>& candidates,
                                 const std::vector<int32_t>& chosen);
 
+// Returns the periods, which are those of candidates, without the ones whose tensors can move
+// instead: in the bandwidth, the memory and the room on the tiers that are left on the timeline
+// `op_ns` beside the other transfers. The most expensive replays per byte go first. A pure
+// function.
+std::vector<int32_t> without_movable(const Problem& problem,
+                                     const std::vector<ReplayCandidate>& candidates,
+                                     const std::vector<int32_t>& periods,
+                                     const std::vector<double>& op_ns);
+
 // Returns the discards and recomputes of these periods, positions in lifetimes.periods, in the
 // order of their execution. Chains are in order, inputs first: a tensor that a replay reads is made
 // again before it, if need be ahead of its own next use, and as a temporary when the program has

@@ -219,6 +219,25 @@ TEST_F(ReplaySetTest, HiddenTransfersComeFirstWhereTheyHaveTheirShare) {
   EXPECT_EQ(chosen({.transfer_share = 1}), Tensors());  // the weight is away at no cost
 }
 
+TEST_F(ReplaySetTest, WhatIdleBandwidthCanMoveIsNotMadeAgain) {
+  const auto moved_in = [this](int64_t last_ns) {
+    builder = TraceBuilder();
+    norm = builder.transient(1000);
+    builder.op(10, {.writes = {norm}, .replayable = true});
+    builder.op(1500);
+    builder.op(3000, {.workspace_bytes = 2500});
+    builder.op(last_ns);
+    builder.op(100, {.reads = {norm}});
+    const Problem& now = problem();
+    const auto candidates = find_replay_candidates(now, Recompute::kAll, now.op_ns());
+    const std::vector<int32_t> periods = chosen_periods({.transfer_share = 0});
+    EXPECT_EQ(periods.size(), 1);
+    return without_movable(now, candidates, periods, now.op_ns()).empty();
+  };
+  EXPECT_TRUE(moved_in(1500));
+  EXPECT_FALSE(moved_in(500)) << "the read would begin while memory is full";
+}
+
 // --- Whole plans ---
 
 struct Real {
