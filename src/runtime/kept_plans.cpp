@@ -7,8 +7,9 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cmath>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -21,31 +22,53 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The same measured anew is within a class: 1.4 times for rates, 1.1 times for bytes.
-constexpr double kRateClassesPerDoubling = 2;
-constexpr double kByteClassesPerDoubling = 8;
+// The same measured anew differs by less.
+constexpr double kRateRatioMax = 1.4;
+constexpr double kByteRatioMax = 1.1;
 
-std::string class_of(int64_t value, double classes_per_doubling) {
-  if (value <= 0) return "0";
-  return fmt::format("{}", std::lround(classes_per_doubling * std::log2(value)));
+constexpr std::string_view kSuffix = ".json.gz";
+
+// What can differ a little from run to run.
+struct Figure {
+  int64_t value = 0;
+  double ratio_max = 1;
+
+  bool is_about(int64_t other) const {
+    return value == other || static_cast<double>(std::max(value, other)) <=
+                                 ratio_max * static_cast<double>(std::min(value, other));
+  }
+};
+
+std::vector<Figure> figures_of(const KeptPlanUse& use) {
+  std::vector<Figure> figures;
+  for (const int64_t bytes :
+       {use.limits.device_budget_bytes.value_or(-1), use.limits.host_limit_bytes.value_or(-1),
+        use.limits.write_budget_bytes.value_or(-1)})
+    figures.push_back({bytes, kByteRatioMax});
+  for (const Rates& rates :
+       {use.hardware.device_link, use.hardware.host.rates, ssd_rates(use.hardware)})
+    for (const int64_t rate : {rates.read_bytes_per_second, rates.write_bytes_per_second})
+      figures.push_back({rate, kRateRatioMax});
+  return figures;
 }
 
-std::string class_of(const Rates& rates) {
-  return class_of(rates.read_bytes_per_second, kRateClassesPerDoubling) + "/" +
-         class_of(rates.write_bytes_per_second, kRateClassesPerDoubling);
+// The begin of the name of a plan's file; the figures follow.
+std::string prefix_of(const KeptPlanUse& use) {
+  std::string name = use.trace.name;
+  std::ranges::replace(name, ' ', '-');
+  const std::string rest = fmt::format("{} {} {}", TERAIO_VERSION, static_cast<int>(use.recompute),
+                                       use.limits.smallest_tensor_bytes);
+  return fmt::format("{}-{:016x}", name, XXH3_64bits(rest.data(), rest.size()));
 }
 
-std::string class_of(const std::optional<int64_t>& limit_bytes) {
-  return limit_bytes ? class_of(*limit_bytes, kByteClassesPerDoubling) : "-";
-}
-
-std::string machine_and_options(const KeptPlanUse& use) {
-  const hardware::Hardware& hardware = use.hardware;
-  return fmt::format("{} {} {} {} {} {} {} {} {}", TERAIO_VERSION, static_cast<int>(use.recompute),
-                     use.limits.smallest_tensor_bytes, class_of(use.limits.device_budget_bytes),
-                     class_of(use.limits.host_limit_bytes), class_of(use.limits.write_budget_bytes),
-                     class_of(hardware.device_link), class_of(hardware.host.rates),
-                     class_of(ssd_rates(hardware)));
+// Whether these are the figures in the name of a file, which follow its prefix.
+bool are_about(const std::vector<Figure>& figures, const std::string& in_name) {
+  std::istringstream values(in_name);
+  const auto is_next = [&](const Figure& figure) {
+    int64_t value = 0;
+    return values.get() == '_' && values >> value && figure.is_about(value);
+  };
+  return std::ranges::all_of(figures, is_next);
 }
 
 // A link, or a folder that others can write to, may lead to files of others.
@@ -58,10 +81,18 @@ bool is_private(const fs::path& folder) {
 }  // namespace
 
 fs::path KeptPlans::path_for(const KeptPlanUse& use) const {
-  std::string name = use.trace.name;
-  std::ranges::replace(name, ' ', '-');
-  const std::string rest = machine_and_options(use);
-  return folder_ / fmt::format("{}-{:016x}.json.gz", name, XXH3_64bits(rest.data(), rest.size()));
+  const std::string prefix = prefix_of(use);
+  const std::vector<Figure> figures = figures_of(use);
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_, error)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with(prefix) && name.ends_with(kSuffix) &&
+        are_about(figures, name.substr(prefix.size())))
+      return entry.path();
+  }
+  std::string name = prefix;
+  for (const Figure& figure : figures) name += fmt::format("_{}", figure.value);
+  return folder_ / (name + std::string(kSuffix));
 }
 
 std::optional<plan::Plan> KeptPlans::find(const KeptPlanUse& use) const {

@@ -1,8 +1,8 @@
 // KeptPlans: the plans that searches have found, in a folder of the user's cache, for later runs.
 //
-// A plan file per program, machine and options. Its name has the trace (its ops and sizes) and a
-// hash of the rest. Rates and capacities are in it in classes, because they differ a little from
-// run to run; whether a plan fits is checked when it is read.
+// A plan file per program, machine and options. Its name has the trace (its ops and sizes), a hash
+// of the options, and the rates and capacities, which may differ a little from run to run; whether
+// a plan fits is checked when it is read.
 //
 // No failure concerns the run: an entry that cannot be used is removed, and that is logged for
 // people who want to know (level "info"). Threads: one at a time. Several processes may use the
@@ -47,7 +47,7 @@ class KeptPlans {
   // Keeps a plan instead of the one before, and removes what exceeds the limits.
   void keep(const plan::Plan& plan, const KeptPlanUse& use) const;
 
-  // The file of the plan. A pure function.
+  // The file of the plan: the one that is there, or else the one that keep() makes.
   std::filesystem::path path_for(const KeptPlanUse& use) const;
 
  private:

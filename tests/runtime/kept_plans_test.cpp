@@ -61,13 +61,19 @@ TEST_F(KeptPlansTest, APlanIsFoundForTheUseThatItIsKeptFor) {
   EXPECT_EQ(log_.text(), "");
 }
 
+// Whatever the rate: where classes of rates have bounds, a rate beside one is in two of them.
 TEST_F(KeptPlansTest, ARateThatIsMeasuredAnewIsTheSame) {
-  keep();
-  const fs::path before = path();
-  hardware_.drives[0].rates.read_bytes_per_second += 1;
-  EXPECT_EQ(path(), before);
-  hardware_.drives[0].rates.read_bytes_per_second *= 2;
-  EXPECT_NE(path(), before);
+  int64_t& rate = hardware_.drives[0].rates.read_bytes_per_second;
+  for (rate = 1'000'000'000; rate < 2'000'000'000; rate += rate / 10) {
+    keep();
+    const fs::path before = path();
+    rate += rate / 10;
+    EXPECT_EQ(path(), before) << rate;
+    rate *= 2;
+    EXPECT_NE(path(), before) << rate;
+    rate /= 2;
+    fs::remove(before);
+  }
 }
 
 TEST_F(KeptPlansTest, APlanIsForOneProgramMachineAndChoiceOfOptions) {

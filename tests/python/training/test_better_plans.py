@@ -74,8 +74,7 @@ def test_a_better_plan_takes_over_with_equal_bits(tmp_path):
     session.plan().save(tmp_path / "found.json")
     with budgets.offload(peak_bytes * 70 // 100, recompute="off", effort="best") as session:
         assert trained() == expected
-    prediction, counters = session.prediction(), session.counters()
+    prediction = session.prediction()
     assert prediction["is_kept_plan"] and not prediction["is_found_by_search"]
-    assert counters["search_ns"] < 10_000_000  # there is nothing to search for
     session.plan().save(tmp_path / "kept.json")
     assert (tmp_path / "kept.json").read_text() == (tmp_path / "found.json").read_text()
