@@ -49,17 +49,23 @@ trace::OpIndex Follower::find_again(uint64_t structure) const {
   const auto after = std::lower_bound(places.begin(), places.end(), next_);
   const auto last = after + std::min(kPlacesLookedAt, places.end() - after);
   for (auto place = after; place != last; ++place)
-    if (is_shown(*place, places.size())) return *place;
+    if (is_shown(*place, places)) return *place;
   const auto first = after - std::min(kPlacesLookedAt, after - places.begin());
   for (auto place = after; place != first;)
-    if (is_shown(*--place, places.size())) return *place;
+    if (is_shown(*--place, places)) return *place;
   return kLost;
 }
 
-bool Follower::is_shown(trace::OpIndex place, size_t place_count) const {
-  const bool is_near = std::abs(place - next_) < kNear;
-  if (is_near && place_count == 1) return true;
-  return matching_ops(place) >= (is_near ? kNearMatches : kFarMatches);
+bool Follower::is_shown(trace::OpIndex place, std::span<const trace::OpIndex> places) const {
+  const trace::OpIndex distance = std::abs(place - next_);
+  if (distance >= kNear) return matching_ops(place) >= kFarMatches;
+  return is_alone_within(4 * (distance + 2), places) || matching_ops(place) >= kNearMatches;
+}
+
+// Whether one of the places is so near, and no other.
+bool Follower::is_alone_within(trace::OpIndex reach, std::span<const trace::OpIndex> places) const {
+  const auto first = std::ranges::lower_bound(places, next_ - reach);
+  return std::ranges::upper_bound(first, places.end(), next_ + reach) - first == 1;
 }
 
 // How many of the ops since the deviation stand in the sequence up to `place`.

@@ -5,11 +5,11 @@
 // shown by more ops the farther that is from where the program left:
 //
 //   ops since the deviation              enough within kNear ops      enough anywhere else
-//   one op that occurs once                       1                           -
+//   one op, elsewhere four times as far           1                           -
 //   the last ops, in this order                   2                           4
 //
 // Of several such places it takes the nearest one after the place where the program left, and if
-// there is none, the nearest one before: an op more or less costs at most two ops.
+// there is none, the nearest one before. So an op that a program has now and then costs itself.
 //
 // Threads: under the lock of its owner.
 #pragma once
@@ -56,7 +56,8 @@ class Follower {
 
   trace::OpIndex deviate(uint64_t structure);
   trace::OpIndex find_again(uint64_t structure) const;
-  bool is_shown(trace::OpIndex place, size_t place_count) const;
+  bool is_shown(trace::OpIndex place, std::span<const trace::OpIndex> places) const;
+  bool is_alone_within(trace::OpIndex reach, std::span<const trace::OpIndex> places) const;
   size_t matching_ops(trace::OpIndex place) const;
 
   std::shared_ptr<const OpSequence> sequence_;

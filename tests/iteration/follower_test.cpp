@@ -77,11 +77,16 @@ TEST_F(FollowerTest, AnOpLessCostsNothing) {
   EXPECT_EQ(follower_.deviation_count(), 1);
 }
 
-TEST_F(FollowerTest, AmongEqualLayersTwoOpsShowTheNearestPlace) {
+TEST_F(FollowerTest, AmongEqualLayersAnOpThatIsNearShowsItsPlace) {
   follow_layers(3);
   run({1, 2, 3, 4, 5, 6, 7, 8, 101, 1, 2});
-  EXPECT_EQ(run({99, 3, 4, 5}), (std::vector<trace::OpIndex>{kLost, kLost, 12, 13}))
+  EXPECT_EQ(run({99, 3, 4, 99, 5}), (std::vector<trace::OpIndex>{kLost, 11, 12, kLost, 13}))
       << "in the second layer, where the program was";
+}
+
+TEST_F(FollowerTest, AnOpWithOtherPlacesNearbyDoesNotShowWhere) {
+  follow({1, 2, 1, 3, 1, 4, 1, 5});
+  EXPECT_EQ(run({99, 1, 1, 4, 1}), (std::vector<trace::OpIndex>{kLost, kLost, kLost, 5, 6}));
 }
 
 TEST_F(FollowerTest, WhatIsSkippedIsFoundBehind) {
