@@ -112,6 +112,8 @@ void PlannedMoves::take_planned_places() {
       LiveTensor* tensor = binding_.find(static_cast<trace::TensorIndex>(i));
       const plan::Migration* last = last_actions[i];
       if (tensor == nullptr || is_leaving != (last && plan::leaves_device(last->action))) continue;
+      if (last == nullptr && !index.exists_before(static_cast<trace::TensorIndex>(i), position))
+        continue;
       if (is_leaving)
         leave_as_planned(*tensor, *last);
       else
@@ -143,9 +145,12 @@ void PlannedMoves::start_iteration() {
   last_position_ = position_;
 }
 
-void PlannedMoves::go_back(trace::OpIndex position) {
-  issued_until_ = std::min(issued_until_, position - 1);
+void PlannedMoves::jump_to(trace::OpIndex position) {
+  issued_until_ = position - 1;
   due_actions_ = {};
+  due_prefetches_.clear();
+  parts_.evictor.cancel_evictions();
+  if (schedule_->is_planned()) take_planned_places();
 }
 
 Status PlannedMoves::issue_until(trace::OpIndex position) {

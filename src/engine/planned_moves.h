@@ -72,9 +72,9 @@ class PlannedMoves {
   // they have too little, which is logged, each copy gets its room when it is made, as on demand.
   void lay_out() { parts_.copies.lay_out(*schedule_, binding_, parts_.live); }
   void start_iteration();
-  // The program runs again what it has run in this iteration: the plan's actions from `position` on
-  // are issued once more.
-  void go_back(trace::OpIndex position);
+  // The program goes on at `position`: tensors are brought to where the plan has them there, and
+  // its actions from there on are issued, also those that have been.
+  void jump_to(trace::OpIndex position);
   // Whether the plan replays the op at `position`, so that Discards::add_recipe() is wanted.
   bool is_replayed(trace::OpIndex position) const {
     return position != iteration::kLost && schedule_->is_replayed(position);

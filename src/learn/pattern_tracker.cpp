@@ -21,6 +21,8 @@ constexpr int64_t kStepsBetweenReplansMax = 64;
 constexpr double kLostShareMax = 0.02;
 // The first iterations of most programs are unlike, which says nothing.
 constexpr int64_t kFirstIterations = 8;
+// Of so many ops that the program leaves out, the plan's actions are issued.
+constexpr trace::OpIndex kSkippedMax = 8;
 
 int64_t moving_bytes(std::span<const engine::Use> inputs) {
   int64_t total_bytes = 0;
@@ -86,7 +88,7 @@ trace::OpIndex PatternTracker::advance(const iteration::OpSignature& signature,
   now_.key.sizes = iteration::add_to_signature(now_.key.sizes, signature.sizes);
   ++now_.op_count;
   if (place == iteration::kLost) return iteration::kLost;
-  if (place <= now_.last_place) followed_.go_back(place);
+  if (place <= now_.last_place || place > now_.last_place + kSkippedMax) followed_.jump_to(place);
   now_.last_place = place;
   if (variant_->profile().signatures[static_cast<size_t>(place)].sizes != signature.sizes)
     fit_sizes({place, signature.sizes, inputs.size(), moving_bytes(inputs)}, structure);

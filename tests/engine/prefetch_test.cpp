@@ -202,6 +202,25 @@ TEST_F(PrefetchTest, ADeadlineInTheNextIterationComesBeforeThoseBehindIt) {
   session_->let_all_end();
 }
 
+TEST_F(PrefetchTest, AJumpBringsTensorsToWhereThePlanHasThemThere) {
+  open({}, 2);
+  program_.idle_ops(9);
+  program_.prefetch(known_[0], 0, 2);
+  program_.offload(known_[0], 4);
+  program_.prefetch(known_[1], 5, 7);
+  program_.offload(known_[1], 8);
+  follow();
+  for (trace::OpIndex position = 0; position <= 6; ++position) {
+    ASSERT_TRUE(op(position).ok());
+    session_->ssd().end_all();
+  }
+  EXPECT_EQ(t_[0]->residency, Residency::kOffloaded);
+  session_->engine().plan().jump_to(2);
+  ASSERT_TRUE(op(2).ok());
+  EXPECT_EQ(t_[0]->residency, Residency::kLoading);
+  EXPECT_EQ(t_[1]->residency, Residency::kOffloaded);
+}
+
 TEST_F(PrefetchTest, OfWhatIsThereAlreadyDoesNothing) {
   open({}, 1);
   program_.idle_ops(3);
