@@ -62,19 +62,9 @@ std::string place_of(const JsonNode& difference) {
   return place + fmt::format("{}after a use of {}", place.empty() ? "" : ", ", parameter);
 }
 
-bool has_repeated(const JsonNode& patterns) {
-  for (size_t i = 0; i < patterns.size(); ++i)
-    if (patterns.element(i)["iterations"].non_negative_integer() > 1) return true;
-  return false;
-}
-
-std::string difference_list(const JsonNode& patterns, const JsonNode& differences) {
-  if (differences.size() == 0 && !has_repeated(patterns))
-    return "No step repeated an earlier one, so that there was nothing to follow.\n";
+std::string difference_list(const JsonNode& differences) {
   if (differences.size() == 0) return "No step differed from the pattern that was followed.\n";
-  std::string text = fmt::format("What was the first to differ from the {}:\n",
-                                 has_repeated(patterns) ? "pattern that was followed"
-                                                        : "step before, as no step was repeated");
+  std::string text = "What was the first to differ from the pattern that was followed:\n";
   for (size_t i = 0; i < differences.size(); ++i) {
     const JsonNode difference = differences.element(i);
     const int64_t step_count = difference["iterations"].non_negative_integer();
@@ -96,7 +86,7 @@ Result<std::string> explain_run(const std::filesystem::path& directory) {
   std::string text = fmt::format("{} of the ops followed plans\n\n", planned_share(counters));
   const JsonNode patterns = root["patterns"];
   const JsonNode differences = root["differences"];
-  text += pattern_table(patterns) + "\n" + difference_list(patterns, differences);
+  text += pattern_table(patterns) + "\n" + difference_list(differences);
   const Status& status = document.status();
   if (!status.ok())
     return Status(status.code(), status.message() + ". Expected what `teraio run --report` writes")

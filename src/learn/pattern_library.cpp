@@ -44,6 +44,17 @@ Pattern& PatternLibrary::replace(const Pattern& pattern, iteration::Profile prof
   return **place;
 }
 
+int64_t PatternLibrary::unrepeated_plans() const {
+  return std::ranges::count_if(patterns_, [](const auto& pattern) {
+    return pattern->is_in_use() && pattern->iteration_count == 1;
+  });
+}
+
+bool PatternLibrary::has_planned_iteration() const {
+  return std::ranges::any_of(
+      patterns_, [](const auto& pattern) { return pattern->ops_planned >= pattern->op_count(); });
+}
+
 void PatternLibrary::note_iteration(Pattern* pattern) {
   recent_.push_back(pattern == nullptr ? 0 : pattern->id);
   if (recent_.size() > kRecentIterations) recent_.pop_front();

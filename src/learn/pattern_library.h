@@ -20,6 +20,8 @@ class PatternLibrary {
 
   Pattern& add(iteration::Profile profile, const Pattern::Key& key);
   bool has_plan() const;
+  int64_t unrepeated_plans() const;  // patterns with a plan that one iteration has had
+  bool has_planned_iteration() const;
   // An iteration of the pattern has ended, which keeps it. Null: of none that is known.
   void note_iteration(Pattern* pattern);
   int64_t last_id() const { return recent_.empty() ? 0 : recent_.back(); }  // 0: none is known

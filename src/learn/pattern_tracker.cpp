@@ -19,8 +19,8 @@ constexpr int64_t kSearchesMax = 3;
 constexpr int64_t kStepsBetweenReplansMax = 64;
 // An iteration is unlike the pattern that was followed when more of its ops had no place in it.
 constexpr double kLostShareMax = 0.02;
-// The first iterations of most programs are unlike, which says nothing.
-constexpr int64_t kFirstIterations = 8;
+// So many of the first iterations may repeat as a whole yet.
+constexpr int64_t kIterationsToRepeat = 8;
 // Of so many ops that the program leaves out, the plan's actions are issued.
 constexpr trace::OpIndex kSkippedMax = 8;
 
@@ -197,27 +197,6 @@ void PatternTracker::note_early_end() {
   differences_.note(difference, variant_->profile());
 }
 
-// Where nothing repeats, nothing is followed: then an iteration differs from the one before.
-void PatternTracker::note_unlike_previous(const Pattern& ended) {
-  const Pattern* previous = library_.last();
-  if (pattern_ != nullptr || step_count_ <= kFirstIterations || previous == nullptr ||
-      previous == &ended)
-    return;
-  const iteration::Profile& profile = ended.variants().front()->profile();
-  Difference difference;
-  difference.pattern = previous->id;
-  difference.position =
-      std::ranges::mismatch(ended.kinds(), previous->kinds()).in1 - ended.kinds().begin();
-  if (difference.position == profile.op_count()) return;
-  const auto at = static_cast<size_t>(difference.position);
-  difference.structure = profile.kinds[at];
-  const size_t entry = differences_.note(difference, previous->variants().front()->profile());
-  if (entry == 0) return;
-  const bool has_origin = !profile.origins.empty();
-  differences_.set_place(entry, profile.trace.ops[at].name,
-                         has_origin ? std::string(profile.origins[at].location) : std::string());
-}
-
 void PatternTracker::note_other_sizes(const SizesAtOp& at, uint64_t structure,
                                       int64_t expected_bytes) {
   Difference difference;
@@ -251,7 +230,6 @@ void PatternTracker::end_iteration(const IterationEnd& end) {
   const IterationFacts iteration = describe(ended, variant.get(), end);
   carry_out(next_step(iteration), ended, variant, end);
   recording_ = next_recording(recording_, iteration);
-  if (ended != nullptr && variant != nullptr) note_unlike_previous(*ended);
   note_end(ended);
   take_made_plans();  // without a thread, they are there
   choose_next(ended);
@@ -262,6 +240,7 @@ void PatternTracker::end_iteration(const IterationEnd& end) {
 void PatternTracker::carry_out(PlanningStep step, Pattern* ended,
                                const std::shared_ptr<Variant>& variant, const IterationEnd& end) {
   if (step == PlanningStep::kPlan) request_plan(*ended, *variant, /*first_step=*/0, end);
+  if (step == PlanningStep::kPlan) last_planned_step_ = step_count_;
   if (step == PlanningStep::kReplan) replan(*ended, *variant, end);
   if (step == PlanningStep::kSearch) search(variant);
 }
@@ -310,8 +289,15 @@ IterationFacts PatternTracker::describe(const Pattern* ended, Variant* variant,
   iteration.is_repeated = is_repeated();
   iteration.is_nearly_repeated = is_nearly_repeated(*ended);
   iteration.is_unlike_followed = is_unlike_followed();
-  iteration.has_any_plan = library_.has_plan();
+  iteration.is_plan_due = is_plan_due();
   return iteration;
+}
+
+// What never repeats as a whole repeats in parts, for which the plan of any iteration holds. The
+// more iterations with a plan have not come back, the less the next one is likely to.
+bool PatternTracker::is_plan_due() const {
+  const int64_t patience = library_.has_plan() ? library_.unrepeated_plans() : kIterationsToRepeat;
+  return step_count_ - last_planned_step_ >= patience;
 }
 
 bool PatternTracker::is_unlike_followed() const {

@@ -102,7 +102,8 @@ class PatternTracker {
   bool is_exact_end() const { return follower_.is_exact_end(); }
 
   bool is_planned() const { return variant_ != nullptr && variant_->is_planned(); }
-  bool has_plan() const { return library_.has_plan(); }  // for anything
+  // An iteration has followed plans from its first op to its last.
+  bool has_planned_iteration() const { return library_.has_planned_iteration(); }
   bool is_following() const { return follower_.is_following(); }
   int64_t planned_op_count() const { return now_.planned_op_count; }  // of this iteration so far
   int64_t last_pattern() const { return library_.last_id(); }  // of the last iteration; 0: none
@@ -142,13 +143,13 @@ class PatternTracker {
   void switch_pattern(uint64_t structure);
   void note_other_op(uint64_t structure);
   void note_early_end();
-  void note_unlike_previous(const Pattern& ended);
   bool is_telling(const SizesAtOp& at, uint64_t structure);
   void note_other_sizes(const SizesAtOp& at, uint64_t structure, int64_t expected_bytes);
   void fit_sizes(const SizesAtOp& at, uint64_t structure);
   std::shared_ptr<Variant> record(Pattern*& ended, const IterationEnd& end);
   IterationFacts describe(const Pattern* ended, Variant* variant, const IterationEnd& end);
   bool is_repeated() const { return now_.key.ops == previous_key_.ops; }
+  bool is_plan_due() const;
   bool is_unlike_followed() const;
   bool is_nearly_repeated(const Pattern& ended) const;
   int64_t count_on_plan(Variant& variant, const IterationEnd& end);
@@ -194,6 +195,7 @@ class PatternTracker {
   RecordingState recording_;
   std::shared_ptr<Variant> searched_;  // whose plan a search improves; null: none does
   int64_t step_count_ = 0;             // iterations that have ended
+  int64_t last_planned_step_ = 0;      // for whose ops or sizes a plan was asked for first
   bool was_as_expected_ = false;
   DifferenceLog differences_;
 };

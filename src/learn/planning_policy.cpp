@@ -42,7 +42,7 @@ constexpr Row kRows[] = {
     {[](It it) { return it.is_pattern_planned; }, PlanningStep::kPlan},
     {[](It it) { return it.pattern_iterations >= kIterationsThatMakeAPattern; },
      PlanningStep::kPlan},
-    {[](It it) { return it.is_unlike_followed && it.has_any_plan; }, PlanningStep::kPlan},
+    {[](It it) { return it.is_unlike_followed && it.is_plan_due; }, PlanningStep::kPlan},
     {[](It) { return true; }, PlanningStep::kRecord},
 };
 

@@ -15,7 +15,7 @@
 //   with the ops of the one before, or nearly                   kPlan
 //   of a pattern that has a plan for other sizes                kPlan
 //   that is the third one of its pattern                        kPlan
-//   unlike the pattern that was followed, where a plan exists   kPlan
+//   unlike the pattern that was followed, when a plan is due    kPlan
 //   any other                                                   kRecord
 //
 // A plan is made again after two iterations because ops are slower beside I/O than in the profile,
@@ -52,13 +52,13 @@ struct IterationFacts {
   bool is_search_due = false;       // something searches, and has not for this plan
   bool is_repeated = false;         // the iteration before had its ops, with any sizes
   bool is_nearly_repeated = false;  // or all but a few of them
-  bool is_unlike_followed = false;
+  bool is_unlike_followed = false;  // or nothing was followed
+  bool is_plan_due = false;         // enough iterations have passed since the last first plan
 
   bool has_pattern = false;         // this one or another one with its ops was recorded
   bool is_pattern_planned = false;  // for some sizes
   bool is_pattern_full = false;     // no further sizes of it are recorded
   int64_t pattern_iterations = 0;   // with this one
-  bool has_any_plan = false;        // some pattern has one
 };
 
 enum class PlanningStep : uint8_t {

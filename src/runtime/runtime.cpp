@@ -465,7 +465,7 @@ void Runtime::end_iteration() {
   patterns_.end_iteration(end);
   observer_.set_pattern(patterns_.last_pattern());
   // What is planned needs no period, which would begin with learning once more.
-  const bool is_settled = patterns_.has_plan() && !detector_.has_period();
+  const bool is_settled = patterns_.has_planned_iteration() && !detector_.has_period();
   if (!patterns_.was_as_expected() && !is_repeated && !is_settled) detector_.find_period();
   is_recording_ = patterns_.wants_recording();
   start_iteration(/*is_complete=*/true);

@@ -51,20 +51,20 @@ TEST(PlanningPolicy, IterationsThatTakeTurnsArePlannedTheThirdTime) {
 TEST(PlanningPolicy, OtherSizesOfAPlannedPatternArePlanned) {
   IterationFacts iteration = new_iteration();
   iteration.is_unlike_followed = false;
-  iteration.has_any_plan = true;
+  iteration.is_plan_due = true;
   iteration.is_pattern_planned = true;
   EXPECT_EQ(next_step(iteration), PlanningStep::kPlan);
 }
 
 TEST(PlanningPolicy, AnEvaluationBesidePlannedStepsIsPlannedAtOnce) {
   IterationFacts iteration = new_iteration();
-  iteration.has_any_plan = true;
+  iteration.is_plan_due = true;
   EXPECT_EQ(next_step(iteration), PlanningStep::kPlan);
 }
 
 TEST(PlanningPolicy, APlannedStepWithAnOpMoreIsNoNewPatternYet) {
   IterationFacts iteration = new_iteration();
-  iteration.has_any_plan = true;
+  iteration.is_plan_due = true;
   iteration.is_unlike_followed = false;
   EXPECT_EQ(next_step(iteration), PlanningStep::kRecord);
 }

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <future>
 #include <optional>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -447,6 +449,86 @@ TEST_F(VaryingProgram, CountersTellWhichOpsFollowedAPlan) {
   EXPECT_EQ(pattern.iteration_count, 6);
   EXPECT_EQ(pattern.ops_planned, planned_ops);
   EXPECT_EQ(last().pattern, pattern.id);
+}
+
+// Iterations that never repeat as a whole, because their parts come in drawn numbers and orders.
+class RepeatingParts : public VaryingProgram {
+ protected:
+  using Iteration = std::function<void()>;
+  static constexpr int kIterations = 40;
+
+  bool toss() { return random_() % 2 == 0; }
+  // A pass in which an op more may follow each of those forward, as where a mask is left out.
+  void pass_with_masks() {
+    Tensors activations;
+    for (size_t i = 0; i < weights_.size(); ++i) {
+      activations.push_back(op(10, i, {weights_[i]}, {}, 1));
+      if (toss()) op(12, 0, {}, {activations.back()}, 0);
+    }
+    for (size_t i = weights_.size(); i-- > 0;) {
+      op(11, i, {weights_[i], activations.back()}, {}, 0, 1);
+      session_->die(activations.back());
+      activations.pop_back();
+    }
+  }
+
+  // Of the second half of the iterations.
+  struct Half {
+    double planned_share = 0;
+    int64_t urgent_reads = 0;
+  };
+  Half run(const Iteration& iteration, RuntimeSessionOptions options = {}) {
+    weights_.clear();
+    open(kScarceUnits, std::move(options));
+    for (int i = 0; i < kIterations / 2; ++i) iteration();
+    const RunFigures before = runtime().figures();
+    for (int i = 0; i < kIterations / 2; ++i) iteration();
+    const RunFigures after = runtime().figures();
+    return {static_cast<double>(after.planning.planned_ops - before.planning.planned_ops) /
+                static_cast<double>(after.planning.ops - before.planning.ops),
+            after.counters.urgent_reads - before.counters.urgent_reads};
+  }
+  Half run_on_demand(const Iteration& iteration) {
+    RuntimeSessionOptions options;
+    options.make_plan = [](const iteration::Profile&) {
+      return Result<plan::Plan>(Status(ErrorCode::kInvalidArgument, "no plan is wanted"));
+    };
+    return run(iteration, std::move(options));
+  }
+
+  std::minstd_rand random_;
+};
+
+TEST_F(RepeatingParts, OpsThatAreLeftOutNowAndThenCostThemselves) {
+  const auto iteration = [this] {
+    for (int i = 0; i < 4; ++i) pass_with_masks();
+    update();
+  };
+  const Half planned = run(iteration);
+  EXPECT_GE(planned.planned_share, 0.85);
+  EXPECT_LE(planned_.size(), 12u) << "plans that never hold again are made less and less";
+  EXPECT_LT(2 * planned.urgent_reads, run_on_demand(iteration).urgent_reads);
+}
+
+TEST_F(RepeatingParts, PassesAndEvaluationsInADrawnOrderFollowPlans) {
+  const auto iteration = [this] {
+    for (int i = 0; i < 8; ++i) toss() ? pass(10, 1) : evaluate(1);
+    update();
+  };
+  const Half planned = run(iteration);
+  EXPECT_GE(planned.planned_share, 0.9);
+  EXPECT_LE(planned_.size(), 12u);
+  EXPECT_LT(2 * planned.urgent_reads, run_on_demand(iteration).urgent_reads);
+}
+
+TEST_F(RepeatingParts, APeriodIsFoundAlsoAfterTheFirstPlan) {
+  const auto iteration = [this, kind = uint64_t{0}]() mutable {
+    pass(10 * (1 + kind++ % 6), 1);
+    update();
+  };
+  run(iteration);
+  EXPECT_EQ(last().op_count, 6 * 3 * kLayers);
+  EXPECT_EQ(planned_share(), 1.0);
 }
 
 }  // namespace

@@ -7,7 +7,6 @@ from collections import deque
 
 from teraio.units import format_size
 
-_LEARNING_STEPS = 20  # after which a run that has no plan yet says so
 _STEPS = 10  # that figures per step are taken over
 _RATE_SAMPLES = 6  # that rates are taken over: 5 s with a sample per second
 HISTORY_CELLS = 40  # of the memory's history
@@ -99,11 +98,7 @@ class RunStatus:
             return "following a plan"
         if counters["is_planning"]:
             return "planning"
-        if counters["plans_made"] == 0 and self._step < _LEARNING_STEPS:
-            return "learning"
-        if not any(pattern["iterations"] > 1 for pattern in self._core.patterns()):
-            self._tell_first_difference()
-        return "on demand"
+        return "learning" if counters["plans_made"] == 0 else "on demand"
 
     def _tell_if_needless(self, prediction):
         budget_bytes = self._core.budget_bytes()
@@ -116,15 +111,6 @@ class RunStatus:
             "fits",
             f"the training needs {format_size(needed_bytes)}, less than its budget of "
             f"{format_size(budget_bytes)}: no tensor moves, and it would train without TERAIO",
-        )
-
-    def _tell_first_difference(self):
-        found = next(iter(self._core.differences()), None)
-        place = f": the first to differ was {found['op']} at {found['location']}" if found else ""
-        self._tell_once(
-            "no plan",
-            f"no plan after {self._step} steps, because no step repeats an earlier one{place}. "
-            "Tensors move on demand, which is slower",
         )
 
     def _tell_once(self, what, message):
