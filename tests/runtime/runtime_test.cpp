@@ -551,14 +551,6 @@ TEST_F(RuntimeTest, StopDuringAnOpLetsItEnd) {
   EXPECT_EQ(trainee_->weights[0]->uses.pin_count, 0u);
 }
 
-TEST_F(RuntimeTest, TightBudgetsKeepTheBytesRight) {
-  for (const int64_t budget_units : {6, 7, 8}) {
-    open({.budget_units = budget_units});
-    trainee_->steps(8);
-    EXPECT_GT(runtime().figures().counters.on_demand_offloads, 0) << budget_units;
-  }
-}
-
 TEST_F(RuntimeTest, ATensorThatDiesInsideItsOpIsFreedAtTheOpsEnd) {
   open();
   engine::LiveTensor* tensor = session_->op(1, {}, {}, 2);

@@ -1,12 +1,10 @@
-// Faults in front of the real backends, over a real file: all sizes and kinds, many threads.
+// Faults in front of the real backends, over a real file: all sizes and kinds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "io/extent_file.h"
@@ -23,7 +21,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::PageMemory;
 using testing::ScratchDirectory;
 using testing::StoreSession;
 
@@ -143,41 +140,6 @@ TEST_P(BackendFaults, AFullDiskInTheMiddle) {
     return fails ? std::optional(testing::Fault{.error_number = ENOSPC}) : std::nullopt;
   });
   if (!IsSkipped()) expect_one_failure(ErrorCode::kOutOfSpace, "No space left on device");
-}
-
-TEST_P(BackendFaults, ADriveThatIsNeverReadyIsAnErrorAndNoHang) {
-  open([](const io::IoRequest& request) {
-    return request.direction == io::Direction::kRead
-               ? std::optional(testing::Fault{.error_number = EAGAIN})
-               : std::nullopt;
-  });
-  if (IsSkipped()) return;
-  const Extent extent = session().reserve(kMiB);
-  ASSERT_TRUE(session().write(extent, 1).status.ok());
-  PageMemory memory(extent.size_bytes);
-  const Status status = session().transfer(io::Direction::kRead, extent, memory).status;
-  EXPECT_EQ(status.code(), ErrorCode::kIoError);
-  EXPECT_THAT(status.message(), AllOf(HasSubstr("drive file"), HasSubstr("read of ")));
-}
-
-TEST_P(BackendFaults, SixtyFourThreadsAtOnce) {
-  open(testing::random_faults(7, {.passing = 0.1, .partial = 0.2, .late = 0.2}));
-  if (IsSkipped()) return;
-  std::vector<int> failure_counts(64, 0);
-  std::vector<std::thread> threads;
-  for (int thread = 0; thread < 64; ++thread) {
-    threads.emplace_back([this, thread, &failure_counts] {
-      const Extent extent = session().reserve(400'000 + 5 * thread);
-      for (uint64_t round = 0; round < 4; ++round) {
-        if (!session().write(extent, 10 * thread + round).status.ok()) ++failure_counts[thread];
-        if (!session().holds(extent, 10 * thread + round)) ++failure_counts[thread];
-      }
-      session().store().release(extent);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(std::count(failure_counts.begin(), failure_counts.end(), 0), 64);
-  EXPECT_EQ(session().store().counters().reserved_bytes, 0);
 }
 
 }  // namespace

@@ -93,16 +93,5 @@ TEST_F(FaultsTest, AFailureHasDetailsOfTheRequestAndOfTheTransfer) {
   EXPECT_THAT(status.details(), Contains(EndsWith(" of drive memory1")));
 }
 
-TEST_F(FaultsTest, ADriveWithoutRoomOrMemoryForAMomentOnlyCostsTime) {
-  open([count = 0](const io::IoRequest&) mutable {
-    ++count;
-    const int error_number = count < 4 ? ENOSPC : count < 8 ? ENOMEM : 0;
-    return testing::Fault{.error_number = error_number};
-  });
-  const Extent extent = session().reserve(32 * kMiB);
-  ASSERT_TRUE(session().write(extent, 1).status.ok());
-  EXPECT_TRUE(session().holds(extent, 1));
-}
-
 }  // namespace
 }  // namespace teraio::storage

@@ -122,15 +122,6 @@ TEST_F(GpuDirectTest, ALibraryIsCheckedWithoutAStore) {
   EXPECT_THAT(strict.message(), HasSubstr("compatibility mode"));
 }
 
-TEST_F(GpuDirectTest, TheDriverClosesAndOpensAgain) {
-  open();
-  session().close();
-  EXPECT_EQ(fake().driver_close_count, 1);
-  open();
-  EXPECT_EQ(fake().driver_open_count, 2);
-  EXPECT_EQ(drive().gpu_direct_off, "");
-}
-
 TEST_F(GpuDirectTest, WithoutALibraryItIsStaged) {
   options_.cufile_library = directory_.path() / "libcufile.so.0";
   EXPECT_THAT(why_staged(), AllOf(HasSubstr("cannot be loaded"), HasSubstr("libcufile.so.0")));

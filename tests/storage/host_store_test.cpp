@@ -240,15 +240,6 @@ TEST_F(HostStoreOrderTest, ReadsAndWritesBothMakeProgress) {
   EXPECT_LT(order.find('w'), 8);
 }
 
-TEST_F(HostStoreOrderTest, AMovingBlockIsNeverTouchedByTheStoreAfterItsEnd) {
-  const Extent extent = written_extent();
-  submit(io::Direction::kRead, extent, 'r');
-  run_to_end();
-  fake_.release(memory_);
-  EXPECT_THAT(fake_.violations(), IsEmpty());
-  memory_ = fake_.allocate(kMiB);
-}
-
 TEST(HostStoreGateTest, AReadEndsBesideAWriteThatWaitsForCompute) {
   testing::FakeAsyncDevice fake({});
   testing::GatedDevice device(fake);

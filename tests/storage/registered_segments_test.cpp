@@ -99,19 +99,6 @@ TEST_F(RegisteredSegmentsTest, ASegmentIsRegisteredOnceForAllItsBlocks) {
   EXPECT_EQ(counters().registered_bytes, 8 * kMiB);
 }
 
-TEST_F(RegisteredSegmentsTest, ASegmentThatGoesIsDeregisteredBefore) {
-  open();
-  PageMemory memory(2 * kMiB);
-  segments_.add({memory.data(), memory.size_bytes()});
-  round_trip(memory, 1);
-  segments_.remove(memory.data());
-  EXPECT_EQ(fake_->memory_count, 0);
-  // The next segment at these addresses is registered again.
-  segments_.add({memory.data(), memory.size_bytes()});
-  round_trip(memory, 2);
-  EXPECT_EQ(fake_->memory_registrations, 2);
-}
-
 TEST_F(RegisteredSegmentsTest, MemoryOfNoKnownSegmentGoesDirectlyAllTheSame) {
   open();
   PageMemory memory(2 * kMiB);

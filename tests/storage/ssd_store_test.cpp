@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,7 +27,6 @@ using ::testing::HasSubstr;
 using testing::kIsSanitized;
 using testing::PageMemory;
 using testing::ScratchDirectory;
-using ::testing::StartsWith;
 using testing::StoreSession;
 
 class SsdStoreTest : public ::testing::Test {
@@ -53,10 +51,9 @@ class SsdStoreTest : public ::testing::Test {
 // A small separate file system. Needs root.
 class SmallFileSystem {
  public:
-  explicit SmallFileSystem(const std::filesystem::path& path, unsigned long flags = 0)
-      : path_(path) {
+  explicit SmallFileSystem(const std::filesystem::path& path) : path_(path) {
     std::filesystem::create_directory(path);
-    is_mounted_ = mount("tmpfs", path.c_str(), "tmpfs", flags, "size=4m") == 0;
+    is_mounted_ = mount("tmpfs", path.c_str(), "tmpfs", 0, "size=4m") == 0;
   }
   ~SmallFileSystem() {
     if (is_mounted_) umount2(path_.c_str(), MNT_DETACH);
@@ -89,23 +86,6 @@ TEST_F(SsdStoreTest, ARamFileSystemIsRefusedUnlessAllowed) {
   EXPECT_THAT(why_not(ram.path()).message(), HasSubstr("RAM file system"));
   options_.allow_ram_directory = true;
   EXPECT_TRUE(open({ram.path()}).ok());
-}
-
-TEST_F(SsdStoreTest, AReadOnlyDirectoryIsRefused) {
-  const SmallFileSystem frozen(directory_.path() / "frozen", MS_RDONLY);
-  if (!frozen.is_mounted()) GTEST_SKIP() << "mounting needs root";
-  options_.capacity_bytes = kMiB;
-  options_.allow_ram_directory = true;
-  EXPECT_THAT(why_not(frozen.path()).message(), HasSubstr("Read-only file system"));
-}
-
-TEST_F(SsdStoreTest, AFullFileSystemIsRefusedWithTheNumbers) {
-  const SmallFileSystem small(directory_.path() / "small");
-  if (!small.is_mounted()) GTEST_SKIP() << "mounting needs root";
-  options_.allow_ram_directory = true;
-  const Status status = why_not(small.path());
-  EXPECT_EQ(status.code(), ErrorCode::kOutOfSpace);
-  EXPECT_THAT(status.message(), AllOf(HasSubstr("8.39 MB wanted"), HasSubstr("4.19 MB free")));
 }
 
 TEST_F(SsdStoreTest, TheReserveIsLeftFree) {
@@ -205,20 +185,6 @@ TEST_F(SsdStoreTest, TheDirectoryMayDisappear) {
   EXPECT_TRUE(session.holds(extent, 5));
 }
 
-TEST_F(SsdStoreTest, NoLockedMemoryIsNeeded) {
-  rlimit before;
-  getrlimit(RLIMIT_MEMLOCK, &before);
-  const rlimit none{0, before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_MEMLOCK, &none), 0);
-  auto store = open({directory_.path()});
-  ASSERT_TRUE(store.ok()) << store.status().message();
-  StoreSession session(std::move(*store));
-  const Extent extent = session.reserve(5 * kMiB);
-  EXPECT_TRUE(session.write(extent, 6).status.ok());
-  EXPECT_TRUE(session.holds(extent, 6));
-  setrlimit(RLIMIT_MEMLOCK, &before);
-}
-
 int64_t open_file_count() {
   const std::filesystem::directory_iterator files("/proc/self/fd");
   return std::distance(begin(files), end(files));
@@ -260,13 +226,6 @@ TEST_F(SsdStoreTest, TheStoreItselfTakesLittleMemory) {
     for (int64_t i = 0; i < kExtentCount; ++i) session.reserve(4096);
     EXPECT_LE(testing::resident_bytes() - before_bytes, 2 * kMiB + kExtentCount * kKiB);
   }
-}
-
-TEST_F(SsdStoreTest, TheIoPathIsSaid) {
-  options_.backend = IoBackend::kThreads;
-  const auto store = open({directory_.path()});
-  ASSERT_TRUE(store.ok());
-  EXPECT_THAT((*store)->counters().drives[0].io_path, StartsWith("threads "));
 }
 
 }  // namespace

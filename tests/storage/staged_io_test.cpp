@@ -82,14 +82,6 @@ class StagedIoTest : public ::testing::Test {
   std::unique_ptr<StoreSession> session_;
 };
 
-TEST_F(StagedIoTest, EveryByteGoesThroughTheRing) {
-  open_memory();
-  const Extent extent = session().reserve(5 * kMiB + 77);
-  ASSERT_TRUE(session().write(extent, 1).status.ok());
-  EXPECT_TRUE(session().holds(extent, 1));
-  EXPECT_THAT(device().violations(), IsEmpty());
-}
-
 TEST_F(StagedIoTest, TheRingIsPinnedCountedAndGivenBack) {
   open_memory();
   const int64_t ring_bytes = 2 * kDepth * kStagedRequestBytes;
@@ -109,20 +101,6 @@ TEST_F(StagedIoTest, DriveFaultsThatPassAreSurvived) {
   }
   for (uint64_t seed = 0; seed < 12; ++seed) EXPECT_TRUE(session().holds(extents[seed], seed));
   EXPECT_THAT(device().violations(), IsEmpty());
-}
-
-TEST_F(StagedIoTest, ADriveErrorIsToldAsItIs) {
-  open_memory([](const io::IoRequest& request) {
-    return request.direction == io::Direction::kRead
-               ? std::optional(testing::Fault{.error_number = EIO})
-               : std::nullopt;
-  });
-  const Extent extent = session().reserve(kMiB);
-  ASSERT_TRUE(session().write(extent, 1).status.ok());
-  PageMemory memory(extent.size_bytes);
-  const Status status = session().transfer(io::Direction::kRead, extent, memory).status;
-  EXPECT_EQ(status.code(), ErrorCode::kIoError);
-  EXPECT_THAT(status.message(), AllOf(HasSubstr("drive staged0"), HasSubstr("Input/output")));
 }
 
 TEST_F(StagedIoTest, ACorruptedSlotIsFoundBeforeItReachesTheDevice) {

@@ -4,17 +4,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <cerrno>
-#include <condition_variable>
-#include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "base/check.h"
-#include "base/clock.h"
 #include "io/retrying_io.h"
 #include "storage/gated_store.h"
 
@@ -26,7 +21,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-using testing::StoreSession;
 using testing::Submitted;
 
 constexpr int64_t kRequestBytes = 64 * kKiB;
@@ -324,21 +318,6 @@ TEST_F(StripedStoreTest, ShortTransfersAreResumed) {
   EXPECT_EQ(session().wait(submitted).transferred_bytes, kRequestBytes);
 }
 
-TEST_F(StripedStoreTest, InterruptedTransfersAreRepeated) {
-  open({1.0}, 4);
-  const Submitted submitted = write(session().reserve(4096));
-  for (const int error : {EAGAIN, EINTR, EAGAIN}) gate().end(gate().in_flight().front(), -error);
-  offsets_as_they_begin();
-  EXPECT_TRUE(session().wait(submitted).status.ok());
-}
-
-TEST_F(StripedStoreTest, ADriveThatIsNeverReadyIsAnErrorNotAHang) {
-  open({1.0}, 4);
-  const Submitted submitted = write(session().reserve(4096));
-  while (!gate().in_flight().empty()) gate().end(gate().in_flight().front(), -EAGAIN);
-  EXPECT_EQ(session().wait(submitted).status.code(), ErrorCode::kIoError);
-}
-
 // Whether a write that meets the error `count` times succeeds, and the time that passed meanwhile.
 class PassingErrors : public StripedStoreTest, public ::testing::WithParamInterface<int> {
  protected:
@@ -414,13 +393,6 @@ TEST_F(StripedStoreTest, AFailedWriteLeavesNothingToRead) {
   EXPECT_EQ(session().wait(read(extent)).status.code(), ErrorCode::kInvalidArgument);
 }
 
-TEST_F(StripedStoreTest, AFullDriveIsOutOfSpace) {
-  open({1.0}, 4);
-  const Submitted submitted = write(session().reserve(4096));
-  while (!gate().in_flight().empty()) gate().end(gate().in_flight().front(), -ENOSPC);
-  EXPECT_EQ(session().wait(submitted).status.code(), ErrorCode::kOutOfSpace);
-}
-
 // Otherwise, each of a hundred writes would take a second to find out what is known.
 TEST_F(StripedStoreTest, AFullDriveIsWaitedForOnceUntilAWriteSucceeds) {
   const auto fail_for_want_of_room = [this] {
@@ -458,56 +430,6 @@ TEST_F(StripedStoreTest, NewExtentsAvoidAFailedDrive) {
   for (const int64_t size_bytes : {4096L, 8 * kMiB})
     for (const Piece& piece : store().pieces(session().reserve(size_bytes)))
       EXPECT_EQ(piece.drive, 1);
-}
-
-// Counts bytes without moving any.
-class NullIo final : public io::DriveIo {
- public:
-  explicit NullIo(int64_t& last_byte) : last_byte_(last_byte) {}
-  std::string_view description() const override { return "null"; }
-  void submit(const io::IoRequest& request) override {
-    last_byte_ = std::max(last_byte_, request.offset_bytes + request.size_bytes);
-    results_.push_back({request.tag, request.size_bytes});
-  }
-  void wait(std::vector<io::IoResult>& results) override {
-    std::unique_lock lock(mutex_);
-    woken_.wait(lock, [&] { return is_woken_ || !results_.empty(); });
-    is_woken_ = false;
-    results.swap(results_);
-  }
-  void wake() override {
-    const std::lock_guard lock(mutex_);
-    is_woken_ = true;
-    woken_.notify_one();
-  }
-
- private:
-  int64_t& last_byte_;
-  std::vector<io::IoResult> results_;
-  std::mutex mutex_;
-  std::condition_variable woken_;
-  bool is_woken_ = false;
-};
-
-TEST(LargeExtents, FiveGibibytesAreOneTransfer) {
-  constexpr int64_t kSizeBytes = 5 * kGiB + 1;
-  int64_t last_byte = 0;
-  std::vector<DriveSpec> drives(1);
-  drives[0].name = "null";
-  drives[0].capacity_bytes = 6 * kGiB;
-  drives[0].io = std::make_unique<NullIo>(last_byte);
-  SteadyClock clock;
-  StoreSession session(
-      std::make_unique<StripedStore>(std::move(drives), StripedStoreOptions(), clock));
-  void* memory = mmap(nullptr, kSizeBytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  ASSERT_NE(memory, MAP_FAILED);
-  const Extent extent = session.reserve(kSizeBytes);
-  const Completion completion = session.wait(session.submit(
-      {io::Direction::kWrite, extent, static_cast<std::byte*>(memory), Priority::kPlanned, 0, {}}));
-  EXPECT_EQ(completion.transferred_bytes, kSizeBytes);
-  EXPECT_EQ(last_byte, 5 * kGiB + 4096);
-  munmap(memory, kSizeBytes);
 }
 
 }  // namespace
