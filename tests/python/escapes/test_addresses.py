@@ -1,5 +1,6 @@
 """Every way to a tensor's address: what has the address sees later changes of the tensor."""
 
+import contextlib
 import ctypes
 import re
 import types
@@ -30,7 +31,9 @@ def by_exchange_table(tensor):
     take = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(functions[4])
     assert export(tensor, ctypes.addressof(managed)) == 0
     assert take(managed, ctypes.addressof(taken)) == 0
-    return taken.value
+    tensor = taken.value
+    ctypes.pythonapi.Py_DecRef(taken)
+    return tensor
 
 
 def by_plain_exchange(tensor):
@@ -68,12 +71,18 @@ WAYS = {
 }
 
 
+@pytest.mark.parametrize("is_in_session", [True, False])
 @pytest.mark.parametrize("way", WAYS)
-def test_what_has_the_address_sees_later_changes(way):
-    with budgets.offload("64MB", evict_after_every_op=True):
+def test_what_has_the_address_sees_later_changes(way, is_in_session):
+    with contextlib.ExitStack() as stack:
+        session = budgets.offload("64MB", evict_after_every_op=True)
+        if is_in_session:
+            stack.enter_context(session)
         tensor = torch.ones(20_000) * 3
         torch.zeros(1) + 1
         view = WAYS[way](tensor)
+        if not is_in_session:
+            stack.enter_context(session)
         for expected in (4, 5):
             tensor.add_(1)
             torch.full((200_000,), 7.0) + 1  # writes into memory that was freed

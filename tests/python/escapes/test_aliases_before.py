@@ -4,7 +4,6 @@ Every tensor is used by operators of the session, which moves everything out aft
 """
 
 import copy
-import ctypes
 import gc
 import mmap
 
@@ -16,8 +15,6 @@ from torch.utils import dlpack
 
 import teraio
 from teraio import core
-
-SIZES = [20_000, 1 << 20]  # floats: of the heap, and of a mapping of its own
 
 
 @pytest.fixture
@@ -40,37 +37,6 @@ def kept_bytes_of_change(kept_bytes):
             return kept_bytes(session)
 
     return kept_bytes_of_change
-
-
-class Address:
-    """What a C extension does: it reads and writes floats at an address that it has kept."""
-
-    def __init__(self, address, count):
-        self.floats = np.ctypeslib.as_array((ctypes.c_float * count).from_address(address))
-
-
-EXPORTS = {
-    "numpy": np.from_dlpack,
-    "numpy of a slice": lambda t: np.from_dlpack(t[0:]),
-    "numpy of a detached parameter": lambda t: np.from_dlpack(torch.nn.Parameter(t).detach()),
-    "torch": torch.from_dlpack,
-    "capsule": lambda t: torch.from_dlpack(dlpack.to_dlpack(t)),
-    "address": lambda t: Address(t.data_ptr(), len(t)).floats,
-    "address of a storage": lambda t: Address(t.untyped_storage().data_ptr(), len(t)).floats,
-    "slice of a storage": lambda t: torch.empty(0).set_(t.untyped_storage()[: t.nbytes]),
-}
-
-
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("way", EXPORTS)
-def test_alias_and_tensor_see_each_others_writes(kept_bytes_of_change, way, size):
-    tensor = torch.zeros(size)
-    alias = EXPORTS[way](tensor)
-    kept_bytes = kept_bytes_of_change(tensor)
-    assert alias[0] == alias[size // 2] == alias[size - 1] == 1
-    alias[size // 2] = 5
-    assert tensor[size // 2] == 5
-    assert kept_bytes == tensor.nbytes
 
 
 def test_a_capsule_that_nobody_has_taken_yet(kept_bytes_of_change):

@@ -277,60 +277,6 @@ def test_slice_of_a_storage_is_the_same_memory(session, away):
 
 # Addresses.
 
-WRITER = """\
-import ctypes, torch
-
-def storage_ptr(tensor):
-    return tensor.untyped_storage().data_ptr()
-
-def _end_ptr(tensor):
-    return tensor.view(-1)[-1].data_ptr() + tensor.element_size()
-
-def _find_shared_tensors(tensors):
-    areas = sorted((t.data_ptr(), _end_ptr(t), name) for name, t in tensors.items())
-    assert all(storage_ptr(t) <= t.data_ptr() < _end_ptr(t) for t in tensors.values())
-    pairs = zip(areas, areas[1:])
-    return [{before[2], after[2]} for before, after in pairs if after[0] < before[1]]
-
-def _to_ndarray(tensor):
-    return (ctypes.c_ubyte * tensor.nbytes).from_address(tensor.data_ptr())
-
-def serialize(arrays):
-    return b"".join(bytes(array) for array in arrays)
-
-def save(tensors):
-    assert not _find_shared_tensors(tensors)
-    return serialize([_to_ndarray(tensor) for tensor in tensors.values()])
-"""
-
-
-@pytest.fixture
-def writer(tmp_path, monkeypatch):
-    """A module that asks for addresses as safetensors does, imported in the session."""
-    (tmp_path / "safetensors").mkdir()
-    (tmp_path / "safetensors" / "__init__.py").touch()
-    (tmp_path / "safetensors" / "torch.py").write_text(WRITER)
-    monkeypatch.syspath_prepend(tmp_path)
-    for name in ("safetensors", "safetensors.torch"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    yield lambda: importlib.import_module("safetensors.torch")
-    for name in ("safetensors", "safetensors.torch"):
-        sys.modules.pop(name, None)
-
-
-def test_writers_of_files_borrow_addresses_and_compare_numbers(writer, session, caplog):
-    tensors = {f"t{i}": EXPECTED * i for i in range(4)}
-    tensors["part"] = (EXPECTED * 5)[100:30_000]
-    expected = b"".join((t + 0).numpy().tobytes() for t in tensors.values())
-    module = writer()
-    assert module.save(tensors) == expected
-    tensors["alias"] = tensors["part"][50:]
-    assert module._find_shared_tensors(tensors) == [{"part", "alias"}]
-    torch.zeros(1) + 1
-    assert session.counters()["held_for_good_bytes"] == 0
-    assert session.counters()["bytes_away"] >= 4 * EXPECTED.nbytes
-    assert caplog.messages == []
-
 
 class Renewed(torch.Tensor):
     """A tensor of this kind asks for its address when it is copied."""
@@ -464,14 +410,6 @@ def test_addresses_of_a_kernel_before_the_session_hold_no_longer(kernels, is_in_
         state.add_(1)
         torch.zeros(1) + 1
         assert (session.counters()["bytes_away"] >= state.nbytes) == is_in_operator
-
-
-def test_functions_of_others_are_theirs_after_the_session(writer):
-    with budgets.offload("64MB"):
-        module = writer()
-        assert hasattr(module.serialize, "__wrapped__")
-    assert not hasattr(module.serialize, "__wrapped__")
-    assert module.storage_ptr(EXPECTED) == EXPECTED.data_ptr()
 
 
 def test_addresses_that_fill_the_budget_are_told_once_by_name(caplog):

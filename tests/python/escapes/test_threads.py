@@ -14,7 +14,6 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 import pytest
@@ -29,51 +28,21 @@ pytestmark = pytest.mark.usefixtures("one_settled_thread")
 ELEMENTS = 1 << 18
 
 
-class QueueWorker:
-    """A thread of its own that runs what is put into its queue."""
+class Worker:
+    """A thread of its own that runs calls."""
 
-    def __init__(self):
-        self._work, self._results = queue.Queue(), queue.Queue()
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    def _serve(self):
-        while (call := self._work.get()) is not None:
-            self._results.put(call())
-
-    def run(self, call):
-        self._work.put(call)
-        return self._results.get(timeout=60)
-
-    def close(self):
-        self._work.put(None)
-        self._thread.join()
-
-
-class PoolWorker:
-    def __init__(self):
-        self._pool = ThreadPool(1)
-
-    def run(self, call):
-        return self._pool.apply(call)
-
-    def close(self):
-        self._pool.terminate()
-
-
-class ExecutorWorker:
     def __init__(self):
         self._executor = ThreadPoolExecutor(1)
         self._executor.submit(int).result()  # starts the thread
 
     def run(self, call):
-        return self._executor.submit(call).result()
+        return self._executor.submit(call).result(timeout=60)
 
     def close(self):
         self._executor.shutdown()
 
 
-class ProfiledWorker(QueueWorker):
+class ProfiledWorker(Worker):
     """A worker with a profiler of its own, which must not notice."""
 
     def __init__(self):
@@ -83,9 +52,6 @@ class ProfiledWorker(QueueWorker):
 
     def _count(self, _frame, _event, _argument):
         self.calls += 1
-
-
-WORKERS = [QueueWorker, PoolWorker, ExecutorWorker, ProfiledWorker]
 
 
 @pytest.fixture
@@ -106,7 +72,7 @@ def change_between_uses(run):
     return changed
 
 
-@pytest.mark.parametrize("worker", WORKERS, indirect=True)
+@pytest.mark.parametrize("worker", [Worker, ProfiledWorker], indirect=True)
 def test_worker_from_before_the_session(worker):
     with budgets.offload("64MB", evict_after_every_op=True):
         changed = change_between_uses(worker.run)
@@ -123,7 +89,7 @@ def test_profiler_of_a_worker_stays(worker):
         assert worker.calls > seen
 
 
-@pytest.mark.parametrize("worker", [QueueWorker], indirect=True)
+@pytest.mark.parametrize("worker", [Worker], indirect=True)
 def test_worker_that_had_a_session_of_its_own(worker):
     def own_session():
         with budgets.offload("64MB"):
