@@ -3,6 +3,7 @@
 import torch
 
 aten = torch.ops.aten
+_BLOCK_CHANNELS = 16  # of oneDNN's own layout, on a CPU with AVX-512
 
 
 def workspaces(accelerator):
@@ -21,22 +22,26 @@ def workspaces(accelerator):
 
 
 def _convolution(args, result):
-    """Returns the bytes that oneDNN copies to or from its own layout: weight, and input or output.
+    """Returns the bytes of copies in oneDNN's own layout: of input and weight, then of the output.
 
-    The scratch memory of its kernels, a few percent of the copies, is not included.
+    The output is made after them. The scratch memory of kernels, a few percent, is not included.
     """
-    return max(_size_bytes(args[0]), _size_bytes(result)) + _size_bytes(args[1])
+    copy = _copy_bytes(result, is_transposed=args[6])
+    return max(_size_bytes(args[0]) + _size_bytes(args[1]) + copy - _size_bytes(result), copy)
 
 
 def _convolution_backward(args, result):
     """Returns the bytes that oneDNN copies to or from its own layout.
 
-    If the input needs a gradient, oneDNN copies two tensors, each counted with the larger size of
-    the output and the input. Otherwise it copies the gradient of the output only.
+    If the input needs a gradient, oneDNN copies the gradient of the output and the input, or with
+    strides two tensors of the larger size of both. Otherwise it copies the former only.
     """
-    gradient, given = _size_bytes(args[0]), _size_bytes(args[1])
+    gradient, given = (_copy_bytes(each, is_transposed=args[7]) for each in args[:2])
     has_input_gradient = args[-1][0]
-    return 2 * max(gradient, given) if has_input_gradient else gradient
+    if not has_input_gradient:
+        return gradient
+    has_strides = max(args[4]) > 1 and not args[7]
+    return 2 * max(gradient, given) if has_strides else gradient + given
 
 
 def _batch_norm_backward(args, result):
@@ -50,6 +55,13 @@ _ONEDNN = {
     aten.convolution_backward.default: _convolution_backward,
     aten.native_batch_norm_backward.default: _batch_norm_backward,
 }
+
+
+def _copy_bytes(tensor, is_transposed):
+    """Returns the size of a copy that has whole blocks of channels, where blocks are used."""
+    channels = max(tensor.shape[1], 1)
+    copied = channels if is_transposed else -(-channels // _BLOCK_CHANNELS) * _BLOCK_CHANNELS
+    return _size_bytes(tensor) // channels * copied
 
 
 def _size_bytes(tensor):
