@@ -1,9 +1,9 @@
 """The answers of a sound training to what programs ask of losses, norms and gradients.
 
-No value is NaN or infinite, and no factorization fails. A single number, such as a loss or a norm,
-compares with others as the 1 that a script gets where it reads it. An op that asks has an answer,
-and so have ops that combine such answers with each other and with known values, whatever their
-shapes.
+No value is NaN or infinite, and no factorization fails. A single number, such as a loss, and each
+of several norms compare with others as the 1 that a script gets where it reads it. An op that asks
+has an answer, and so have ops that combine such answers with each other and with known values,
+whatever their shapes.
 """
 
 import math
@@ -15,6 +15,8 @@ from teraio.dry_run.known_values import known_value
 
 aten = torch.ops.aten
 _ANSWER = "_teraio_answer"  # the attribute of a fake tensor all of whose elements are this bool
+_IS_NORM = "_teraio_is_norm"  # that of one all of whose elements are norms
+_NORMS = {aten.linalg_vector_norm, aten.norm}
 
 _CONSTANT = {aten.isnan: False, aten.isinf: False, aten.isposinf: False, aten.isneginf: False}
 # Whether a tensor is equal to itself, and to infinity: so PyTorch computes isfinite().
@@ -70,11 +72,14 @@ def note_answer(func, args, result):
         args: its arguments.
         result: what it has returned.
     """
-    if func.overloadpacket in _CHECKED:
+    if func.overloadpacket in _NORMS:
+        setattr(result, _IS_NORM, True)
+    elif func.overloadpacket in _CHECKED:
         setattr(result[-1], _ANSWER, False)
     elif isinstance(result, torch.Tensor) and not result.is_floating_point():
         answer = _answer(func.overloadpacket, args)
-        if answer is None and result.numel() == 1 and func.overloadpacket in _COMPARING:
+        compares = answer is None and func.overloadpacket in _COMPARING
+        if compares and all(map(_counts_as_number, args[:2])):
             answer = bool(_COMPARING[func.overloadpacket](*map(_number, args[:2])))
         setattr(result, _ANSWER, answer)
 
@@ -84,12 +89,18 @@ def noted_answer(tensor):
     return getattr(tensor, _ANSWER, None)
 
 
+def _counts_as_number(value):
+    return not isinstance(value, torch.Tensor) or value.numel() == 1 or hasattr(value, _IS_NORM)
+
+
 def _number(value):
     """Returns a number, what a tensor with one is known to be, or else 1."""
     if not isinstance(value, torch.Tensor):
         return value
     known, noted = known_value(value), noted_answer(value)
-    return known.item() if known is not None else 1 if noted is None else noted
+    if known is not None and known.numel() == 1:
+        return known.item()
+    return 1 if noted is None else noted
 
 
 def _answer(op, args):
