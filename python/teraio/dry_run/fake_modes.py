@@ -291,7 +291,9 @@ class FakeModes:
 
     def __init__(self, session, roofline, value_policy):
         self._session = session
+        self._roofline = roofline
         self._value_policy = value_policy
+        self.has_mapped = False
         self.fakes = _FakeTensorMode()
         self.ops = OpMode(session, roofline, value_policy)
         self._stack = contextlib.ExitStack()
@@ -316,15 +318,25 @@ class FakeModes:
         with _disable_current_modes():
             yield
 
-    def to_fake(self, tree):
-        """Returns `tree`, a tensor or nested containers, with a fake tensor for each real one."""
+    def to_fake(self, tree, is_mapped=False):
+        """Returns `tree`, a tensor or nested containers, with a fake tensor for each real one.
+
+        What is mapped from a file on the host is no memory of the session, as in a run.
+        """
         core.observe_this_thread(False)
         try:
             fakes = tree_map_only(torch.Tensor, lambda tensor: fake_of(self.fakes, tensor), tree)
         finally:
             core.observe_this_thread(True)
-        self._session.add_births([t for t in tree_leaves(fakes) if isinstance(t, torch.Tensor)])
+        if not self.leaves_out(is_mapped):
+            self._session.add_births([t for t in tree_leaves(fakes) if isinstance(t, torch.Tensor)])
         return fakes
+
+    def leaves_out(self, is_mapped):
+        """Returns whether new tensors do not count, and notes that some do not."""
+        is_left_out = is_mapped and self._roofline.is_host
+        self.has_mapped |= is_left_out
+        return is_left_out
 
     def _install(self, stack):
         patches = self._patches

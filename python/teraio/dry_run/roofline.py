@@ -80,6 +80,7 @@ class Roofline:
         self._accelerator = accelerator
         self._links = links
         self.workspace_bytes = workspaces(accelerator)
+        self.is_host = accelerator.library == "onednn"  # files are mapped into its memory
         self._known = {}
 
     def duration_ns(self, func, args, kwargs, result) -> int:

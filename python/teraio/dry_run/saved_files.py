@@ -15,6 +15,7 @@ import pickle
 import shutil
 import stat
 import tempfile
+import weakref
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -67,6 +68,7 @@ class SavedFiles:
             wrap(module, "open", self._opening)
         wrap(torch, "save", self._saving)
         wrap(torch, "load", self._loading)
+        wrap(torch, "PyTorchFileReader", self._opening_archive)
         hook = PostImportHook(["safetensors", "safetensors.torch"], self._patch_safetensors)
         hook.install()
         self._stack.callback(hook.remove)
@@ -206,10 +208,25 @@ class SavedFiles:
     def _loading(self, load):
         @functools.wraps(load)
         def wrapper(f, *args, **kwargs):
+            is_mapped = bool(kwargs.get("mmap"))
             if isinstance(f, (str, os.PathLike)):
                 with builtins.open(f, "rb") as file:
-                    return self._load(file) if _is_saved(file) else load(f, *args, **kwargs)
-            return self._load(f) if _is_saved(f) else load(f, *args, **kwargs)
+                    if _is_saved(file):
+                        return self._load(file, is_mapped)
+            elif _is_saved(f):
+                return self._load(f, is_mapped)
+            return load(f, *args, **kwargs)
+
+        return wrapper
+
+    def _opening_archive(self, open_archive):
+        @functools.wraps(open_archive)
+        def wrapper(path):
+            if isinstance(path, str) and os.path.exists(path):
+                with builtins.open(path, "rb") as file:
+                    if _is_saved(file):
+                        return _Archive(self._load(file))
+            return open_archive(path)
 
         return wrapper
 
@@ -220,10 +237,10 @@ class SavedFiles:
 
         return wrapper
 
-    def _load(self, file):
+    def _load(self, file, is_mapped=False):
         with self._modes.real_tensors():
             file.read(len(_MAGIC))
-            return _Unpickler(file, self._modes).load()
+            return _Unpickler(file, self._modes, is_mapped).load()
 
     def _save_safetensors(self, tensors, filename, metadata=None):
         """Writes a file with the right header and a hole for the contents of large tensors."""
@@ -271,20 +288,44 @@ class _Pickler(pickle.Pickler):
 class _Unpickler(pickle.Unpickler):
     """Makes new fake tensors, one for each that was saved."""
 
-    def __init__(self, file, modes):
+    def __init__(self, file, modes, is_mapped):
         super().__init__(file)
         self._modes = modes
+        self._counting = contextlib.nullcontext() if modes.leaves_out(is_mapped) else modes.ops
         self._made = {}  # by the identity of the saved tensor
 
     def persistent_load(self, pid):
         number, layout, is_parameter, needs_gradient, content = pid
         if number not in self._made:
-            with self._modes.fakes, self._modes.ops:
+            with self._modes.fakes, self._counting:
                 tensor = _new_tensor(*layout, content)
             if is_parameter:
                 tensor = torch.nn.Parameter(tensor, needs_gradient)
             self._made[number] = tensor.requires_grad_(needs_gradient)
         return self._made[number]
+
+
+class _Archive:
+    """A saved file that the script opens as an archive of PyTorch, to unpickle it by itself.
+
+    It gets the tensors, whatever its unpickler does with storages.
+    """
+
+    _open = weakref.WeakValueDictionary()  # by their identity
+
+    def __init__(self, content):
+        self._content = content
+        self._open[id(self)] = self
+
+    def __reduce__(self):
+        return _content_of, (id(self),)
+
+    def get_record(self, name):
+        return pickle.dumps(self)
+
+
+def _content_of(archive):
+    return _Archive._open[archive]._content
 
 
 def _new_tensor(shape, stride, dtype, content):
@@ -331,8 +372,9 @@ class _Reader:
         def wrapper(*args, **kwargs):
             with self._modes.real_tensors():
                 result = function(*args, **kwargs)
-            is_slice = hasattr(result, "get_shape")
-            return _Reader(result, self._modes) if is_slice else self._modes.to_fake(result)
+            if hasattr(result, "get_shape"):  # a slice
+                return _Reader(result, self._modes)
+            return self._modes.to_fake(result, is_mapped=True)
 
         return wrapper
 

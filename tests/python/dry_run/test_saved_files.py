@@ -3,7 +3,7 @@
 import pytest
 
 PROGRAM = """\
-import glob, io, os, shutil
+import glob, io, os, pickle, shutil
 from pathlib import Path
 import torch
 from safetensors.torch import load_file, load_model, save_file, save_model
@@ -33,6 +33,11 @@ KINDS = {
     with open("out/model.ckpt", "wb") as file:
         file.write(buffer.getvalue())
     assert isinstance(torch.load("out/model.ckpt", weights_only=False)[0], torch.nn.Linear)""",
+    "archives": """torch.save({"model": model.state_dict()}, "out/model.pth")
+    reader = torch.PyTorchFileReader("out/model.pth")
+    loaded = pickle.loads(reader.get_record("data.pkl"))
+    model.load_state_dict(loaded["model"])
+    assert model[1].num_batches_tracked == step + 1""",
     "safetensors": """save_file(model.state_dict(), "out/model.safetensors")
     model.load_state_dict(load_file("out/model.safetensors"))
     assert model[1].num_batches_tracked == step + 1
