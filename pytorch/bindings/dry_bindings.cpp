@@ -85,7 +85,8 @@ void bind_dry_session(py::module_& module) {
            [](DrySession& session) { return !session.runtime().figures().trace_name.empty(); })
       .def("iteration_count",
            [](DrySession& session) { return session.runtime().figures().iteration_count; })
-      .def("trace", &DrySession::trace);
+      .def("trace", &DrySession::trace)
+      .def("last_trace", &DrySession::last_trace);
 }
 
 }  // namespace teraio::pytorch

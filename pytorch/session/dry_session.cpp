@@ -103,7 +103,14 @@ Status DrySession::spend(int64_t duration_ns, int64_t workspace_bytes) {
 }
 
 std::optional<DryTrace> DrySession::trace() const {
-  std::optional<trace::Trace> trace = runtime_->knowledge().trace;
+  return with_record(runtime_->knowledge().trace);
+}
+
+std::optional<DryTrace> DrySession::last_trace() const {
+  return with_record(runtime_->knowledge().last_trace);
+}
+
+std::optional<DryTrace> DrySession::with_record(std::optional<trace::Trace> trace) const {
   if (!trace) return std::nullopt;
   return DryTrace{std::move(*trace), runtime_->iterations().back()};
 }

@@ -26,7 +26,7 @@ struct DrySessionOptions {
   int64_t device_memory_bytes = 0;
 };
 
-// An iteration that has repeated. A value type.
+// An iteration. A value type.
 struct DryTrace {
   trace::Trace trace;
   engine::IterationRecord iteration;
@@ -62,9 +62,13 @@ class DrySession {
   // Returns the last iteration that repeated the one before it, nullopt when none has. To know all
   // of them, call it when an iteration has ended: `iteration` is the one that ended last.
   std::optional<DryTrace> trace() const;
+  // Returns the iteration that ended last, whether or not it repeated another one.
+  std::optional<DryTrace> last_trace() const;
 
  private:
   struct Machine;  // what storages need after the session has ended
+
+  std::optional<DryTrace> with_record(std::optional<trace::Trace> trace) const;
 
   std::shared_ptr<Machine> machine_;
   std::shared_ptr<runtime::Runtime> runtime_;  // shares the machine's ownership

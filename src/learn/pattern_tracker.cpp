@@ -444,6 +444,11 @@ Status PatternTracker::planning_status() const {
   return variant_ == nullptr ? Status() : variant_->planning_status;
 }
 
+const trace::Trace* PatternTracker::last_trace() const {
+  const Pattern* last = library_.last();
+  return last == nullptr ? nullptr : &last->variants().front()->profile().trace;
+}
+
 std::vector<PatternSummary> PatternTracker::patterns() const {
   std::vector<PatternSummary> summaries;
   for (const auto& pattern : library_.patterns()) {

@@ -123,6 +123,8 @@ class PatternTracker {
     return is_planned() ? std::optional(variant_->plan_facts) : std::nullopt;
   }
   std::vector<PatternSummary> patterns() const;
+  // Of the pattern of the last iteration; null: it is not known.
+  const trace::Trace* last_trace() const;
   // Returns the largest of what the function returns for the known iterations; 0 without any.
   int64_t largest_of_profiles(
       const std::function<int64_t(const iteration::Profile&)>& function) const;

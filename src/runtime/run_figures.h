@@ -51,6 +51,8 @@ struct RunFigures {
 struct RunKnowledge {
   // Of the pattern that is followed.
   std::optional<trace::Trace> trace;
+  // Of the last iteration, whether or not it is followed; nullopt: its pattern is not known.
+  std::optional<trace::Trace> last_trace;
   std::optional<plan::Plan> plan;
   // Why that pattern has no plan; ok when it has one, or is being planned.
   Status planning_status;

@@ -544,6 +544,7 @@ RunKnowledge Runtime::knowledge() const {
   RunKnowledge knowledge;
   if (!engine_.plan().schedule().is_empty())
     knowledge.trace = engine_.plan().schedule().profile().trace;
+  if (const trace::Trace* last = patterns_.last_trace()) knowledge.last_trace = *last;
   knowledge.plan = engine_.plan().schedule().plan();
   knowledge.planning_status = patterns_.planning_status();
   knowledge.patterns = patterns_.patterns();

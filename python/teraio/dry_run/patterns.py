@@ -7,6 +7,8 @@ from teraio import core
 
 # The number of iterations after which steps that take turns are known to go on so.
 _TURNS_MIN = 2
+# The number of steps after which one of them is predicted, even if none has repeated.
+STEPS_MIN = 4
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,11 @@ class Pattern:
     trace: core.DryTrace
     iteration_steps: int
     step_count: int
+
+
+def peak_bytes(trace):
+    """Returns the most device memory that an iteration had."""
+    return trace.summary()["device_peak_bytes"]
 
 
 class _Turns:
@@ -47,6 +54,7 @@ class PatternLog:
         self._steps = []  # the fingerprint of each step
         self._traces = {}  # by fingerprint, of iterations of one step
         self._turns = None
+        self._largest = None  # a `Pattern`: the iteration with the largest peak, but for the first
         self._iterations = 0
         self._first_step = 0  # of the iteration
         self._newest_name = None  # of a trace
@@ -62,9 +70,19 @@ class PatternLog:
         iterations = self._session.iteration_count()
         if iterations == self._iterations:
             return
+        if self._iterations > 0:
+            self._keep_if_largest(self._session.last_trace(), self.step_count - self._first_step)
         self._iterations = iterations
         self._end_iteration(self._steps[self._first_step :])
         self._first_step = self.step_count
+
+    def _keep_if_largest(self, trace, steps):
+        if trace is not None and peak_bytes(trace) > self.largest_peak_bytes():
+            self._largest = Pattern(trace, steps, steps)
+
+    def largest_peak_bytes(self):
+        """Returns the most memory of any step but the first."""
+        return 0 if self._largest is None else peak_bytes(self._largest.trace)
 
     def _end_iteration(self, fingerprints):
         if self._turns is not None:
@@ -83,10 +101,15 @@ class PatternLog:
             self._turns = _Turns(trace, fingerprints)
 
     def patterns(self):
-        """Returns the `Pattern`s that have a trace, the most frequent first."""
+        """Returns the `Pattern`s that have a trace, the most frequent first.
+
+        Where no step has repeated, the one with the largest peak is the only one.
+        """
         if self._do_turns_count():
             turns = self._turns
             return [Pattern(turns.trace, len(turns.fingerprints), self.step_count)]
+        if not self._traces:
+            return [self._largest] if self._largest and self.step_count >= STEPS_MIN else []
         counts = Counter(self._steps).most_common()
         return [Pattern(self._traces[f], 1, count) for f, count in counts if f in self._traces]
 
@@ -94,6 +117,10 @@ class PatternLog:
         if self._turns is None:
             return False
         return not self._traces or self._turns.repetitions >= _TURNS_MIN
+
+    def has_repeated(self):
+        """Returns whether any step had the ops and sizes of another one."""
+        return self._do_turns_count() or bool(self._traces)
 
     def has_other_steps(self):
         """Returns whether steps after the first one had patterns that `patterns()` lacks.

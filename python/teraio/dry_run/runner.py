@@ -7,7 +7,7 @@ from teraio import core
 from teraio.dry_run.collectives import Links
 from teraio.dry_run.fake_modes import FakeModes
 from teraio.dry_run.group_of_one import GroupOfOne
-from teraio.dry_run.patterns import PatternLog
+from teraio.dry_run.patterns import STEPS_MIN, PatternLog
 from teraio.dry_run.roofline import Roofline
 from teraio.dry_run.saved_files import SavedFiles
 from teraio.errors import Error
@@ -38,6 +38,7 @@ class _Hooks(IterationHooks):
         self._wanted_steps = steps
         self._open_steps = 0  # TorchTitan has an optimizer whose step makes those of others
         self._backwards = 0  # passes that are executed now, one within the other
+        self._is_step_of_backward = False  # it ends with the pass
         self.take_fingerprint = None  # returns that of the ops since it was called last
         self.after_first_step = None
 
@@ -51,14 +52,25 @@ class _Hooks(IterationHooks):
                 return noting(*args, **kwargs)
             finally:
                 self._backwards -= 1
-                if self._backwards == 0 and self._open_steps > 0:
-                    self._end_step()
+                if self._backwards == 0:
+                    self._end_backward()
 
         return wrapper
 
+    def _end_backward(self):
+        if self._is_step_of_backward:
+            self._is_step_of_backward = False
+            self._end_step()
+        elif self._log.step_count == 0 and self._session.has_trace():
+            # The program has no optimizer, and changes its parameters itself.
+            self._log.end_step(self.take_fingerprint())
+            self.after_first_step()
+            raise _StepsKnown
+
     def _before_step(self, optimizer, args, kwargs):
         if self._backwards > 0 and self._open_steps == 0:
-            self._begin_step()  # all that optimizers do within a backward pass is one step
+            self._is_step_of_backward = True  # all that optimizers do within the pass
+            self._begin_step()
         self._begin_step()
         super()._before_step(optimizer, args, kwargs)
 
@@ -143,6 +155,7 @@ class DryRun:
         self.world_size = world_size
         self.rank = rank
         self.steps = steps
+        self.has_mapped_files = False  # which do not count
         self._session = core.DrySession(device_memory_bytes=accelerator.memory_bytes)
         self.log = PatternLog(self._session)
         self._hooks = _Hooks(self._session, self.log, steps)
@@ -178,8 +191,12 @@ class DryRun:
                 if (own := _own_error(error)) is not None:
                     raise own from None
                 raise
-        if not self._session.has_trace():
-            raise Error(self._no_trace_message())
+        self.has_mapped_files = modes.has_mapped
+        if not self.log.patterns():
+            raise Error(
+                f"the script ended after {self.log.step_count} optimizer steps, before a step had "
+                f"repeated: let it run at least {STEPS_MIN}"
+            )
 
     def _links(self):
         return Links(self.accelerator, self.world_size)
@@ -194,18 +211,6 @@ class DryRun:
         finally:
             core.observe_this_thread(True)
         roofline.use(self.accelerator, self._links())
-
-    def _no_trace_message(self):
-        steps = self.log.step_count
-        if self._hooks.has_enough_steps():
-            return (
-                f"no two of {steps} steps executed the same ops: there is no step to predict. "
-                "Give the script inputs of one size"
-            )
-        return (
-            f"the script ended after {steps} optimizer steps, before a step had repeated: "
-            "let it run at least 4"
-        )
 
     def save_trace(self, pattern, path):
         """Writes the trace of a `Pattern`.

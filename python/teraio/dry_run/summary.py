@@ -26,7 +26,8 @@ def summary(run) -> str:
 
 def reservations(run) -> list[str]:
     """Returns lines that tell what the prediction leaves out, and which values it assumes."""
-    return _left_out_text(run, run.log.patterns()) + _answered_text(run.value_policy)
+    left_out = _left_out_text(run, run.log.patterns())
+    return left_out + _mapped_text(run) + _answered_text(run.value_policy)
 
 
 def _one_pattern(run, pattern):
@@ -80,15 +81,28 @@ def _memory_text(run, facts):
 
 
 def _left_out_text(run, patterns):
+    steps = run.log.step_count
+    if not run.log.has_repeated():
+        return [f"no two of {steps} steps are alike: the one with the largest peak is predicted"]
     if not run.log.has_other_steps():
         return []
+    largest = format_size(run.log.largest_peak_bytes())
     if run.steps is None:
-        return ["other steps executed other ops: --steps N predicts the mean of N steps"]
-    left_out = run.log.step_count - sum(pattern.step_count for pattern in patterns)
+        return [
+            f"other steps executed other ops, with {largest} at most: --steps N predicts the mean "
+            "of N steps"
+        ]
+    left_out = steps - sum(pattern.step_count for pattern in patterns)
     return [
-        f"left out: {left_out} of {run.log.step_count} steps, whose ops no step executed twice in "
-        "a row"
+        f"left out: {left_out} of {steps} steps, whose ops no step executed twice in a row; they "
+        f"had {largest} at most"
     ]
+
+
+def _mapped_text(run):
+    if not run.has_mapped_files:
+        return []
+    return ["not counted: files that the script maps into host memory, as in a run on a CPU"]
 
 
 def _rank_text(run):

@@ -44,7 +44,18 @@ def test_values_are_finite(asking, question, answer):
     assert f"train.py:8: {answer}" in outcome.out
 
 
-@pytest.mark.parametrize("question", ["loss < float('inf')", "loss > 0", "not loss == 0"])
+NORMS = "model[0].weight.norm(dim=0)"
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "loss < float('inf')",
+        "loss > 0",
+        "not loss == 0",
+        f"not ({NORMS} < 1e-10).all() and ({NORMS} > torch.tensor(0.5)).any()",
+    ],
+)
 def test_numbers_compare_as_they_are_read(asking, question):
     outcome = asking(f"assert {question}")
     assert outcome.code == 0, outcome
@@ -81,6 +92,7 @@ def test_other_questions_need_an_assumption(asking, question):
     outcome = asking(question)
     assert outcome.code == 1
     assert "train.py:8 asks whether a tensor is true" in outcome.err
+    assert "train.py:8=false (or true)" in outcome.err
 
 
 def test_an_assumption_precedes_the_usual_answer(asking):
@@ -224,20 +236,39 @@ def test_what_needs_no_contents_works(dry_run, tmp_path, use):
     assert outcome.code == 0, outcome
 
 
-IN_BACKWARD = """\
+UPDATING = """\
 import torch
 model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(12)))
-for parameter in model.parameters():
-    optimizer = torch.optim.AdamW([parameter])
-    parameter.register_post_accumulate_grad_hook(lambda p, o=optimizer: o.step())
-for step in range(5):
+sgd = torch.optim.SGD(model.parameters())
+def train():
     model(torch.randn(8, 64)).square().mean().backward()
+{setup}
+for step in range(8):
     model.zero_grad()
+    {update}
 """
 
+UPDATES = {
+    "in backward": (
+        """for parameter in model.parameters():
+    optimizer = torch.optim.AdamW([parameter])
+    parameter.register_post_accumulate_grad_hook(lambda p, o=optimizer: o.step())""",
+        "train()",
+    ),
+    "with a closure": ("", "sgd.step(train)"),
+    "by hand": (
+        "",
+        """train()
+    for parameter in model.parameters():
+        parameter.data -= parameter.grad""",
+    ),
+}
 
-def test_steps_within_a_backward_pass_are_one(dry_run, tmp_path):
-    (tmp_path / "train.py").write_text(IN_BACKWARD)
+
+@pytest.mark.parametrize("kind", UPDATES)
+def test_updates_of_any_kind_make_steps(dry_run, tmp_path, kind):
+    setup, update = UPDATES[kind]
+    (tmp_path / "train.py").write_text(UPDATING.format(setup=setup, update=update))
     outcome = dry_run("train.py")
     assert outcome.code == 0 and "ops a step" in outcome.out, outcome
 

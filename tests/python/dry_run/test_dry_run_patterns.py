@@ -124,19 +124,13 @@ def test_steps_that_come_to_take_turns_are_one_iteration(predicted):
 
 
 def test_a_step_that_others_differ_from_says_how_to_predict_them(predicted):
-    hint = "other steps executed other ops: --steps N predicts the mean of N steps"
-    assert hint in predicted("abaaaa")
-    assert hint not in predicted("aaaaaa")
+    hint = r"other steps executed other ops, with \S+ \S+ at most: --steps N predicts the mean"
+    assert re.search(hint, predicted("abaaaa"))
+    assert not re.search(hint, predicted("aaaaaa"))
 
 
 def test_script_may_end_before_the_steps(predicted):
     assert "2 patterns in 5 steps" in predicted("aaabbb", "--steps", "100")
-
-
-def test_no_step_twice_in_a_row_is_said(dry_run, program):
-    outcome = dry_run("--steps", "4", program("abcabc"))
-    assert outcome.code == 1
-    assert "no two of 4 steps executed the same ops" in outcome.err
 
 
 def test_too_few_steps_are_refused(dry_run, program):
