@@ -196,6 +196,8 @@ test-python-full: build browser shells $(optimizers)/.ready
 	@$(full_level) --slice day/2
 	@PYTHONPATH=$(CURDIR)/$(optimizers) $(python) $(pytest) -m full $(with_optimizers)
 	@PYTHONPATH=$(CURDIR)/$(optimizers) $(python) $(pytest) -k bitsandbytes tests/python/escapes/test_address_users.py
+	@PYTHONPATH=$(CURDIR)/$(optimizers) $(python) $(pytest) -m full -k "mambapy or monai or geometric" \
+	  tests/python/dry_run/test_trainers.py
 
 # A half of the full level: test-full-1 and test-full-2.
 test-full-%: build browser
