@@ -25,37 +25,14 @@ Distances by_distance(const std::vector<LiveTensor*>& candidates, const ProgramP
   return distances;
 }
 
-void put_first_what_fits(Distances& distances, int64_t wanted_bytes) {
-  auto best = distances.end();
-  for (auto each = distances.begin(); each != distances.end(); ++each) {
-    if (each->first < distances.front().first / 2) break;
-    const int64_t size_bytes = each->second->size_bytes;
-    if (size_bytes < wanted_bytes) continue;
-    if (best == distances.end() || size_bytes < best->second->size_bytes) best = each;
-  }
-  if (best != distances.end()) std::rotate(distances.begin(), best, best + 1);
-}
-
-std::vector<LiveTensor*> tensors_of(const Distances& distances) {
-  std::vector<LiveTensor*> tensors;
-  tensors.reserve(distances.size());
-  for (const auto& [distance, tensor] : distances) tensors.push_back(tensor);
-  return tensors;
-}
-
 }  // namespace
 
 std::vector<LiveTensor*> in_eviction_order(const std::vector<LiveTensor*>& candidates,
                                            const ProgramPlace& place) {
-  return tensors_of(by_distance(candidates, place));
-}
-
-std::vector<LiveTensor*> in_order_of_fit(const std::vector<LiveTensor*>& candidates,
-                                         int64_t wanted_bytes, const ProgramPlace& place) {
-  Distances distances = by_distance(candidates, place);
-  if (place.position != iteration::kLost && !place.is_lost)
-    put_first_what_fits(distances, wanted_bytes);
-  return tensors_of(distances);
+  std::vector<LiveTensor*> tensors;
+  tensors.reserve(candidates.size());
+  for (const auto& [distance, tensor] : by_distance(candidates, place)) tensors.push_back(tensor);
+  return tensors;
 }
 
 }  // namespace teraio::engine

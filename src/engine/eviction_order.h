@@ -31,10 +31,4 @@ struct ProgramPlace {
 std::vector<LiveTensor*> in_eviction_order(const std::vector<LiveTensor*>& candidates,
                                            const ProgramPlace& place);
 
-// The same where memory is free but scattered, and little of it is missing: it should not move
-// much. Where the next uses are known, the first one is the smallest of at least `wanted_bytes`
-// among those that are at least half as far as the farthest.
-std::vector<LiveTensor*> in_order_of_fit(const std::vector<LiveTensor*>& candidates,
-                                         int64_t wanted_bytes, const ProgramPlace& place);
-
 }  // namespace teraio::engine

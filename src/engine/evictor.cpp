@@ -18,6 +18,10 @@ constexpr int64_t kMovesPerByte = 4;
 constexpr int64_t kMovesPerByteOfGpu = 16;
 constexpr int64_t kMovesPerByteThatLeaves = 4;  // times as many
 
+// Where enough is free in pieces, a little more makes room for moves: this part of the request at
+// a time.
+constexpr int64_t kPartThatLeaves = 16;
+
 }  // namespace
 
 Evictor::Evictor(const EngineOptions& options, const std::vector<LiveTensor*>& live,
@@ -93,7 +97,7 @@ bool Evictor::evict_for(int64_t size_bytes, const ProgramPlace& place) {
   if (is_scattered && make_room(size_bytes, kMovesPerByteThatLeaves * moves_per_byte_ * size_bytes))
     return true;
   if (is_scattered)
-    return evict_first(in_order_of_fit(candidates(), size_bytes, place), size_bytes);
+    return evict_first(in_eviction_order(candidates(), place), size_bytes / kPartThatLeaves + 1);
   const int64_t missing_bytes = size_bytes - std::max<int64_t>(free_bytes(), 0) - bytes_leaving();
   if (missing_bytes <= 0) return false;
   return evict_first(in_eviction_order(candidates(), place), missing_bytes);

@@ -19,29 +19,16 @@ class EvictionOrderTest : public ::testing::Test {
   }
 
   std::vector<uint64_t> order(trace::OpIndex position, bool is_lost = false) {
-    return order([](const auto&... arguments) { return in_eviction_order(arguments...); }, position,
-                 is_lost);
-  }
-  std::vector<uint64_t> order_of_fit(int64_t wanted_bytes, bool is_lost = false) {
-    const auto fitting = [&](const auto& candidates, const ProgramPlace& place) {
-      return in_order_of_fit(candidates, wanted_bytes, place);
-    };
-    return order(fitting, 0, is_lost);
+    const iteration::Schedule schedule = program_.schedule();
+    const ProgramPlace place = {schedule, position, is_lost || position == iteration::kLost, 100};
+    std::vector<uint64_t> ids;
+    for (const LiveTensor* tensor : in_eviction_order({&t_[2], &t_[0], &t_[1]}, place))
+      ids.push_back(tensor->id);
+    return ids;
   }
 
   PlannedProgram program_;
   std::array<LiveTensor, 3> t_;
-
- private:
-  template <typename Order>
-  std::vector<uint64_t> order(const Order& order, trace::OpIndex position, bool is_lost) {
-    const iteration::Schedule schedule = program_.schedule();
-    const std::vector<LiveTensor*> candidates = {&t_[2], &t_[0], &t_[1]};
-    const ProgramPlace place = {schedule, position, is_lost || position == iteration::kLost, 100};
-    std::vector<uint64_t> ids;
-    for (const LiveTensor* tensor : order(candidates, place)) ids.push_back(tensor->id);
-    return ids;
-  }
 };
 
 // Op 0 ran last. Since then, the program runs ops that the profile does not have.
@@ -58,17 +45,10 @@ TEST_F(EvictionOrderTest, OfAProgramThatHasLeftTheProfileTheNextUsesAreStillExpe
       << "or is in use all the time";
 }
 
-// The first one is used next, the others four and five ops later.
-TEST_F(EvictionOrderTest, TheSmallestThatSufficesOfThoseHalfAsFarFitsBest) {
+TEST_F(EvictionOrderTest, TheOneThatIsUsedLastLeavesFirst) {
   for (LiveTensor& tensor : t_) tensor.planned.profile_index = program_.persistent(tensor);
   for (const int used : {0, 0, 0, 0, 1, 2}) program_.op({used});
-  for (LiveTensor& tensor : t_) tensor.size_bytes = static_cast<int64_t>(10 * tensor.id);
   EXPECT_EQ(order(0), (std::vector<uint64_t>{3, 2, 1}));
-  EXPECT_EQ(order_of_fit(15), (std::vector<uint64_t>{2, 3, 1}));
-  EXPECT_EQ(order_of_fit(15, /*is_lost=*/true), (std::vector<uint64_t>{3, 2, 1}));
-  EXPECT_EQ(order_of_fit(5), (std::vector<uint64_t>{2, 3, 1})) << "the first is used too soon";
-  EXPECT_EQ(order_of_fit(25), (std::vector<uint64_t>{3, 2, 1}));
-  EXPECT_EQ(order_of_fit(35), (std::vector<uint64_t>{3, 2, 1})) << "none suffices";
 }
 
 TEST_F(EvictionOrderTest, OfTheEquallyFarTheOneWithTheSmallerIdLeavesFirst) {

@@ -70,6 +70,28 @@ TEST_F(RelocationTest, WhatAnOpUsesStaysAndOthersLeave) {
   EXPECT_TRUE(session_.use({large}).ok());
 }
 
+//   |#|P|####|####|.|P|####|.|####|.|####|.|    P: operands. No block of two fits into a hole.
+TEST_F(RelocationTest, WhereTheMovesNeedALittleMoreOnlyThatLeaves) {
+  Tensors operands;
+  Tensors leave;
+  const auto hole = [&] { leave.push_back(session_.tensor(kOne)); };
+  operands.push_back(session_.tensor(kOne));
+  session_.tensor(2 * kOne);
+  session_.tensor(2 * kOne);
+  hole();
+  operands.push_back(session_.tensor(kOne));
+  for (int i = 0; i < 3; ++i) {
+    session_.tensor(2 * kOne);
+    hole();
+  }
+  for (LiveTensor* tensor : leave) session_.die(tensor);
+  ASSERT_TRUE(session_.begin(iteration::kLost, operands).ok());
+  session_.born(4 * kOne);
+  session_.end(iteration::kLost, operands);
+  EXPECT_EQ(session_.counters().on_demand_offloads, 2) << "#, which does not help, and one of two";
+  EXPECT_GT(session_.counters().relocations, 0);
+}
+
 TEST_F(RelocationTest, NothingMovesWhereAnOwnerKeepsItsTensor) {
   const Tensors tensors = with_holes(15);
   for (LiveTensor* tensor : tensors) session_.swap().keep(*tensor);
