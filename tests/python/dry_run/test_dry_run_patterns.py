@@ -93,21 +93,21 @@ def test_steps_of_one_pattern_are_that_step(predicted, tmp_path):
     assert (tmp_path / "job.json").exists()
 
 
-def test_steps_that_do_not_repeat_in_a_row_are_left_out_and_counted(predicted):
-    said = predicted("aaabaaac", "--steps", "8")
-    assert "left out: 3 of 8 steps, whose ops no step executed twice in a row" in said
-
-
-def test_a_pattern_is_known_by_its_ops_in_any_order(predicted):
-    said = predicted("aaabbabab", "--steps", "9")
-    assert "2 patterns in 8 steps" in said
-    assert said.count(": 50.0 % of the steps") == 2
-    assert "left out" not in said
-
-
-def test_an_evaluation_makes_a_pattern_of_the_step_after_it(predicted):
-    said = predicted("aaaeaeaaa", "--steps", "7")
-    assert "2 patterns in 6 steps" in said
+@pytest.mark.parametrize(
+    "letters, steps, expected",
+    [
+        ("aaabaaac", 8, "left out: 3 of 8 steps, whose ops no step executed twice in a row"),
+        ("aaabbabab", 9, "2 patterns in 8 steps"),  # each is known by its ops in any order
+        ("aaaeaeaaa", 7, "2 patterns in 6 steps"),  # an evaluation is of the step after it
+        ("aaabbb", 100, "2 patterns in 5 steps"),  # the script may end before
+        ("aaab" * 8, 32, "in 4 steps"),  # they come to take turns
+        ("abcabc", 4, "no two of 4 steps are alike"),
+    ],
+)
+def test_patterns_of_steps(predicted, letters, steps, expected):
+    said = predicted(letters, "--steps", steps)
+    assert expected in said
+    assert ("left out" in said) == ("left out" in expected)
 
 
 def test_steps_that_take_turns_are_one_iteration(predicted, tmp_path):
@@ -119,18 +119,10 @@ def test_steps_that_take_turns_are_one_iteration(predicted, tmp_path):
     assert predicted("ab" * 10) == alternating
 
 
-def test_steps_that_come_to_take_turns_are_one_iteration(predicted):
-    assert "in 4 steps" in predicted("aaab" * 8, "--steps", "32")
-
-
 def test_a_step_that_others_differ_from_says_how_to_predict_them(predicted):
     hint = r"other steps executed other ops, with \S+ \S+ at most: --steps N predicts the mean"
     assert re.search(hint, predicted("abaaaa"))
     assert not re.search(hint, predicted("aaaaaa"))
-
-
-def test_script_may_end_before_the_steps(predicted):
-    assert "2 patterns in 5 steps" in predicted("aaabbb", "--steps", "100")
 
 
 def test_too_few_steps_are_refused(dry_run, program):

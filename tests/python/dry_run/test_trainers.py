@@ -1,9 +1,12 @@
 """Dry runs of trainers of several kinds: their peaks are those of runs."""
 
 import importlib.util
+from pathlib import Path
 
 import pytest
 from trace_peak import peak_bytes
+
+FRONT_ENDS = Path(__file__).parents[1] / "programs" / "front_ends"
 
 GAN = """\
 import lightning
@@ -38,21 +41,16 @@ trainer = lightning.Trainer(
 trainer.fit(Gan(), data)
 """
 
-LLAMA = """\
+# The loaded model is a copy in the memory of the file.
+SAVED = """\
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-model = LlamaForCausalLM(LlamaConfig(
+LlamaForCausalLM(LlamaConfig(
     vocab_size=500, hidden_size=256, num_hidden_layers=2, num_attention_heads=4,
-    intermediate_size=512, pad_token_id=0, eos_token_id=1, bos_token_id=1,
-))
-model.save_pretrained("saved")
+    intermediate_size=512,
+)).save_pretrained("saved")
 model = LlamaForCausalLM.from_pretrained("saved")
-"""
-
-# The loaded model is a copy in the memory of the file.
-SAVED = f"""\
-{LLAMA}
 optimizer = torch.optim.AdamW(model.parameters())
 for step in range(6):
     loss = model(torch.randint(500, (4, 32))).logits.square().mean()
@@ -61,30 +59,11 @@ for step in range(6):
     optimizer.zero_grad()
 """
 
-PREFERENCES = f"""\
-{LLAMA}
-from datasets import Dataset
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
-from trl import DPOConfig, DPOTrainer
-
-words = {{"<pad>": 0, "<eos>": 1, "<unk>": 2, **{{f"w{{i}}": i + 3 for i in range(497)}}}}
-tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
-tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-tokens = PreTrainedTokenizerFast(
-    tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>"
-)
-text = lambda first, count: " ".join(f"w{{first + i}}" for i in range(count))
-data = Dataset.from_dict({{
-    "prompt": [text(i, 8) for i in range(48)],
-    "chosen": [" " + text(i + 9, 24) for i in range(48)],
-    "rejected": [" " + text(i + 40, 24) for i in range(48)],
-}})
-options = DPOConfig(
-    "out", max_steps=6, per_device_train_batch_size=8, use_cpu=True, bf16=False, report_to=[],
-    save_strategy="no",
-)
-DPOTrainer(model, args=options, train_dataset=data, processing_class=tokens).train()
+TUNED = f"""\
+import sys
+sys.path.append({str(FRONT_ENDS)!r})
+sys.argv[1:] = ["packed", "outcome"]
+import sft
 """
 
 LOOP = """
@@ -144,7 +123,7 @@ def loss_of_batch():
 TRAINERS = {
     "lightning": GAN,
     "transformers": SAVED,
-    "trl": PREFERENCES,
+    "trl": TUNED,
     "mambapy": SEQUENCES,
     "monai": VOLUMES,
     "torch_geometric": GRAPHS,

@@ -268,13 +268,6 @@ def test_functions_of_elements_change_what_is_away(session, away):
     assert torch.equal(away, EXPECTED * 3 + 1)
 
 
-def test_slice_of_a_storage_is_the_same_memory(session, away):
-    part = torch.empty(0).set_(away.untyped_storage()[4_000:8_000])
-    away.add_(1)
-    torch.zeros(1) + 1
-    assert torch.equal(part, EXPECTED[1_000:2_000] + 1)
-
-
 # Addresses.
 
 

@@ -72,21 +72,15 @@ def change_between_uses(run):
     return changed
 
 
-@pytest.mark.parametrize("worker", [Worker, ProfiledWorker], indirect=True)
+@pytest.mark.parametrize("worker", [ProfiledWorker], indirect=True)
 def test_worker_from_before_the_session(worker):
     with budgets.offload("64MB", evict_after_every_op=True):
         changed = change_between_uses(worker.run)
         assert torch.equal(changed, torch.full((ELEMENTS,), 3.0))
         assert worker.run(lambda: float(changed.sum())) == 3.0 * ELEMENTS
-
-
-@pytest.mark.parametrize("worker", [ProfiledWorker], indirect=True)
-def test_profiler_of_a_worker_stays(worker):
-    with budgets.offload("64MB", evict_after_every_op=True):
-        change_between_uses(worker.run)
         seen = worker.calls
         worker.run(lambda: abs(-1))
-        assert worker.calls > seen
+        assert worker.calls > seen  # its profiler stays
 
 
 @pytest.mark.parametrize("worker", [Worker], indirect=True)
