@@ -21,10 +21,10 @@ namespace teraio::planner {
 namespace {
 
 constexpr double kAnyCost = std::numeric_limits<double>::infinity();
+constexpr size_t kStretchedSets = 2;  // the first ones are chosen again on stretched timelines
 constexpr std::array kFastSets = {
     ReplaySetOptions{.transfer_share = 1},
     ReplaySetOptions{.transfer_share = 1, .cheap_first = true},
-    ReplaySetOptions{.transfer_share = 0.75, .cost_share_max = kCheapCostShare},
     ReplaySetOptions{.transfer_share = 0, .cost_share_max = kCheapCostShare},
     ReplaySetOptions{.transfer_share = 0, .cost_share_max = kAnyCost}};
 // Of long traces: those that are chosen in seconds, because no transfers are booked for them.
@@ -36,15 +36,13 @@ constexpr std::array kLongSets = {
     ReplaySetOptions{.transfer_share = 0, .cost_share_max = 0.45},
     ReplaySetOptions{.transfer_share = 0, .cost_share_max = kAnyCost}};
 constexpr std::array kFurtherSets = {
+    ReplaySetOptions{.transfer_share = 0.75, .cost_share_max = kCheapCostShare},
     ReplaySetOptions{.transfer_share = 0.75},
     ReplaySetOptions{.transfer_share = 0.75, .cheap_first = true},
     ReplaySetOptions{.transfer_share = 1, .cost_share_max = kAnyCost},
     ReplaySetOptions{.transfer_share = 2},
     ReplaySetOptions{.transfer_share = 0.5, .cost_share_max = kCheapCostShare},
     ReplaySetOptions{.transfer_share = 0.5, .cheap_first = true}};
-// The sets that are chosen again on the timeline of the best plan.
-constexpr std::array kStretchedSets = {ReplaySetOptions{.transfer_share = 1},
-                                       ReplaySetOptions{.transfer_share = 1, .cheap_first = true}};
 // Rounds are spent on all approaches of short traces, and otherwise on the fastest by next use.
 constexpr size_t kShortTraceOps = 8'000;
 constexpr size_t kRoundsApproaches = 2;
@@ -118,7 +116,7 @@ class ReplaySearch {
     try_approaches(fastest_approaches(outcomes_.size()), Depth::kRounds);
     if (is_long()) try_sets(kFastSets, ideal_ns, Depth::kRounds);
     try_sets(kFurtherSets, ideal_ns, Depth::kRounds);
-    try_on_stretched_timelines(kStretchedSets);
+    try_on_stretched_timelines(std::span(kFastSets).first(kStretchedSets));
     try_without_drives(kHostOnlyBest, Depth::kRounds);
     search_thoroughly();
   }

@@ -261,6 +261,7 @@ std::vector<int32_t> without_movable(const Problem& problem,
   for (size_t i = 0; i < candidates.size(); ++i)
     if (std::ranges::binary_search(periods, candidates[i].periods.front()))
       chosen.push_back(static_cast<int32_t>(i));
+  if (chosen.empty()) return {};
   PlanBuilderOptions options;
   options.op_ns = op_ns;
   options.discarded_periods = periods;
