@@ -8,8 +8,7 @@
 namespace teraio::learn {
 namespace {
 
-// In steps, or in the least number of steps that optimizers tell.
-constexpr int64_t kLongestPeriod = 8;
+constexpr int64_t kLongestPeriod = 8;  // in steps
 // An iteration has the first steps of so many optimizers at most.
 constexpr size_t kFirstOptimizers = 1024;
 // In steps. A program may make ever new optimizers.
@@ -87,7 +86,8 @@ void IterationDetector::find_period() {
   });
   const auto end = step_hashes_.end();
   const int64_t least = least_period();
-  for (int64_t period = least; period <= kLongestPeriod * least; period += least) {
+  const int64_t longest = least > 1 ? least : kLongestPeriod;
+  for (int64_t period = least; period <= longest; ++period) {
     if (2 * period > std::ssize(step_hashes_)) return;
     if (!std::equal(end - period, end, end - 2 * period)) continue;
     steps_per_iteration_ = period;

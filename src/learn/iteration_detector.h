@@ -9,8 +9,8 @@
 //   iterations  [A B] [A B] [A B]
 //
 // Steps may be equal and yet not the whole, as where one optimizer per layer steps in the backward
-// pass. So the period is at least the number of steps after which an optimizer steps again: the
-// first one that does, and later each that does so twice in a row.
+// pass. So the number of steps after which an optimizer steps again tells the period: of the first
+// one that does, and later of each that does so twice in a row. Then longer rows are a coincidence.
 //
 // Threads: under the lock of its owner.
 #pragma once

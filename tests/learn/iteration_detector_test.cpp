@@ -19,10 +19,10 @@ class IterationDetectorTest : public ::testing::Test {
   }
   // Steps of these optimizers, all with the same op. How many steps each of the iterations has that
   // end.
-  std::vector<int> steps_of(const std::vector<uint64_t>& optimizers) {
+  std::vector<int> steps_of(const std::vector<uint64_t>& optimizers, uint64_t op = 1) {
     std::vector<int> counts;
     for (const uint64_t optimizer : optimizers) {
-      detector_.add_op(1, /*uses_tensors=*/true);
+      detector_.add_op(op, /*uses_tensors=*/true);
       ++steps_so_far_;
       if (!detector_.end_step(optimizer)) continue;
       counts.push_back(std::exchange(steps_so_far_, 0));
@@ -96,6 +96,12 @@ TEST_F(IterationDetectorTest, AnIterationHasAStepOfEachOptimizer) {
   EXPECT_EQ(steps_of({1, 2, 3, 4, 1, 2, 3, 4, 1}), (std::vector{4, 4, 4}));
   detector_.find_period();
   EXPECT_EQ(steps_of({2, 3, 4, 1}), (std::vector{4})) << "fewer steps are equal, too";
+}
+
+TEST_F(IterationDetectorTest, WhereOptimizersTellThePeriodLongerRowsAreACoincidence) {
+  for (const uint64_t op : {5, 6, 5, 6, 5, 6}) steps_of({1, 2}, op);
+  detector_.find_period();
+  EXPECT_EQ(steps_of({1, 2, 1, 2}), (std::vector{2, 2}));
 }
 
 TEST_F(IterationDetectorTest, OneOptimizerMayStepMoreOftenThanAnother) {
