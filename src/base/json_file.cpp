@@ -12,6 +12,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <random>
 
 #include "base/units.h"
@@ -58,11 +59,19 @@ std::string described(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, 60);
 }
 
-// Whether the value is written as an integer and fits int64_t.
-bool is_integer(const json& value) {
-  if (value.is_number_unsigned())
-    return value.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
-  return value.is_number_integer();
+// The value as an integer; nothing where it is none or does not fit int64_t. Numbers with a point
+// or an exponent, such as 25e9, are doubles, which hold integers to 2^53 exactly.
+std::optional<int64_t> to_integer(const json& value) {
+  constexpr double kExactMax = 1LL << 53;
+  if (value.is_number_float()) {
+    const double number = value.get<double>();
+    if (std::trunc(number) != number || std::abs(number) > kExactMax) return {};
+  } else if (value.is_number_unsigned()) {
+    if (value.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()}) return {};
+  } else if (!value.is_number_integer()) {
+    return {};
+  }
+  return value.get<int64_t>();
 }
 
 // The line of a text that contains a byte: "line 2: {"tensor": 7,". Bytes count from 1.
@@ -281,10 +290,8 @@ JsonNode JsonNode::element(size_t index) const {
 
 int64_t JsonNode::integer_from(int64_t smallest, std::string_view expected) const {
   if (value_ == nullptr) return smallest;
-  if (is_integer(*value_)) {
-    const int64_t number = value_->get<int64_t>();
-    if (number >= smallest) return number;
-  }
+  const std::optional<int64_t> number = to_integer(*value_);
+  if (number.has_value() && *number >= smallest) return *number;
   fail_expected(expected);
   return smallest;
 }

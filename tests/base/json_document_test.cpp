@@ -59,18 +59,22 @@ TEST_F(Json, GivesValuesOfEveryKind) {
   EXPECT_EQ(problem(), "");
 }
 
-TEST_F(Json, TakesIntegersUpToTheLargest) {
+TEST_F(Json, TakesIntegersInAnyFormUpToTheLargest) {
   const JsonNode& root =
-      document_of(R"("zero": 0, "largest": 9223372036854775807, "one": 1)").root();
+      document_of(
+          R"("zero": 0, "largest": 9223372036854775807, "one": 1, "exponent": 25e9, "point": 2.0)")
+          .root();
   EXPECT_EQ(root["zero"].non_negative_integer(), 0);
   EXPECT_EQ(root["largest"].non_negative_integer(), INT64_MAX);
   EXPECT_EQ(root["one"].positive_integer(), 1);
+  EXPECT_EQ(root["exponent"].positive_integer(), 25'000'000'000);
+  EXPECT_EQ(root["point"].positive_integer(), 2);
   EXPECT_EQ(problem(), "");
 }
 
 TEST_F(Json, RefusesWhatIsNoSuchInteger) {
-  for (const std::string value :
-       {"-1", "1.0", "1e3", "9223372036854775808", "\"7\"", "true", "null"}) {
+  for (const std::string value : {"-1", "1.5", "25e-1", "1e300", "9007199254740994.0",
+                                  "9223372036854775808", "\"7\"", "true", "null"}) {
     EXPECT_EQ(document_of("\"n\": " + value).root()["n"].non_negative_integer(), 0);
     EXPECT_THAT(problem(), StartsWith("n: expected an integer that is not negative, found "))
         << value;

@@ -107,7 +107,12 @@ def parse(content, where: str) -> Accelerator:
         raise Error(f'{where}: field "name": expected a name')
     for name, least in _NUMBERS.items():
         value = content.get(name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, (int, float))
+            or value % 1
+            or value < least
+        ):
             raise Error(f'{where}: field "{name}": expected an integer of at least {least}')
     for name in ("flops_per_second", "efficiency"):
         _check_rates(content.get(name), where, name)
@@ -117,7 +122,8 @@ def parse(content, where: str) -> Accelerator:
         raise Error(f'{where}: field "efficiency": expected a share for "memory"')
     measured = content.get("measured", {})
     _check_measured(measured, where)
-    fields = {name: content[name] for name in ("name", "flops_per_second", "efficiency", *_NUMBERS)}
+    fields = {name: content[name] for name in ("name", "flops_per_second", "efficiency")}
+    fields |= {name: int(content[name]) for name in _NUMBERS}  # 25e9 is an integer, too
     return Accelerator(
         **fields,
         source=content.get("source", ""),
