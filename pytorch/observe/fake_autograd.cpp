@@ -1,5 +1,6 @@
 #include "observe/fake_autograd.h"
 
+#include <ATen/core/NamedTensor.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
@@ -17,11 +18,12 @@ bool is_python_node(const torch::autograd::Node& node) {
   return std::string_view(typeid(node).name()).find("PyNode") != std::string_view::npos;
 }
 
-// Returns whether an autograd node of PyTorch's own is current. The engine sums gradients while the
-// node that produced them is current. User code does not run in such a node, except for hooks and
-// recomputation, which run with gradients enabled or in nodes of their own.
-bool is_in_pytorch_node() {
-  if (c10::GradMode::is_enabled()) return false;
+// Returns whether an autograd node of PyTorch's own is current and has ended. The engine sums the
+// gradients of a node then. Nodes disable names while they run. User code does not run in such a
+// node, except for hooks and recomputation, which run with gradients enabled or in nodes of their
+// own.
+bool is_after_pytorch_node() {
+  if (c10::GradMode::is_enabled() || !at::NamesMode::is_enabled()) return false;
   const auto node = torch::autograd::get_current_node();  // its pointer type depends on the version
   return node != nullptr && !is_python_node(*node);
 }
@@ -55,7 +57,7 @@ bool can_be_summed_into(const c10::IValue& value) {
 }  // namespace
 
 std::optional<c10::OperatorHandle> as_sum_in_place(const OpInfo& info, torch::jit::Stack* stack) {
-  if (info.name != "aten::add.Tensor" || !is_in_pytorch_node()) return std::nullopt;
+  if (info.name != "aten::add.Tensor" || !is_after_pytorch_node()) return std::nullopt;
   if (!can_be_summed_into((*stack)[stack->size() - 3])) return std::nullopt;
   return c10::Dispatcher::singleton().findSchemaOrThrow("aten::add_", "Tensor");
 }

@@ -29,7 +29,7 @@ import torch
 model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 8))
 optimizer = torch.optim.AdamW(model.parameters())
 def loss_of(step):
-    return model(torch.randn(32, 64)).square().mean()
+    return torch.linalg.cholesky(model(torch.randn(32, 64)).T.cov()).square().mean()
 """
 
 CNN = """\
@@ -208,12 +208,6 @@ def test_model_of_a_terabyte_needs_no_memory(dry_run, script):
     outcome = dry_run(script(wide))
     assert outcome.code == 0, outcome
     assert "does not fit" in outcome.out and "1.65 TB at the peak" in outcome.out
-
-
-def test_assumed_values_are_what_the_script_reads(dry_run, script):
-    outcome = dry_run("--assume", "train.py:11=7.5", script(MLP))
-    assert "7.500" in outcome.out
-    assert "train.py:11: 7.5" in outcome.out
 
 
 def test_result_whose_size_depends_on_data_ends_the_run(refused, script):
@@ -440,17 +434,10 @@ def passes(trace):
     return "".join(letters.get(op["name"], "") for op in trace["ops"])
 
 
-@pytest.mark.parametrize(
-    "schedule, expected",
-    [
-        pytest.param("ScheduleGPipe", "rfs" * 8 + "rbbs" * 8, marks=pytest.mark.full),
-        # One ahead of the backward passes, as the stage in the middle of three.
-        ("Schedule1F1B", "rfs" + "rfsrbbs" * 7 + "rbbs"),
-    ],
-)
-def test_stage_of_a_pipeline_works_off_its_schedule(played, pipeline, schedule, expected):
-    trace = played(3, pipeline(schedule))
-    assert passes(trace) == expected
+def test_stage_of_a_pipeline_works_off_its_schedule(played, pipeline):
+    trace = played(3, pipeline("Schedule1F1B"))
+    # One ahead of the backward passes, as the stage in the middle of three.
+    assert passes(trace) == "rfs" + "rfsrbbs" * 7 + "rbbs"
     assert persistent_bytes(trace) > 3 * 64 * 64 * 4  # parameter and two states
     sent = next(op for op in trace["ops"] if op["name"] == "c10d::send")
     assert sent["duration_ns"] == pytest.approx(4 * 64 * 4 / (0.8 * 300) + 8000, abs=2)
