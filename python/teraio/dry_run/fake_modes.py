@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves, tree_map_only, tree_unflatten
 
 from teraio import core
-from teraio.dry_run.known_values import follow, known_value, set_known_value, sized
+from teraio.dry_run.known_values import fill, follow, known_value, set_known_value, sized
 from teraio.dry_run.sized_results import candidates, has_sized_result, result_of_size
 from teraio.dry_run.sound_answers import note_answer, noted_answer
 from teraio.dry_run.value_policy import unknown_data_message, unknown_shape_message
@@ -147,6 +147,8 @@ class OpMode(TorchDispatchMode):
                 raise Error(unknown_data_message(func)) from None
             return self._is_equal(*args)
         note_answer(func, args, result)
+        if func.overloadpacket is aten.isin and known_value(result) is None:
+            fill(result, self._value_policy.number(torch.bool, guess=kwargs.get("invert", False)))
         return result
 
     def _sized_result(self, func, args, kwargs):

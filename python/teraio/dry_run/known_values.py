@@ -72,6 +72,12 @@ def set_known_value(fake, tensor):
         setattr(fake, _VALUE, _Value(copy, _Memory()))
 
 
+def fill(fake, number):
+    """Gives each element of a fake tensor with a memory of its own this value, if it is small."""
+    with _real_ops():
+        set_known_value(fake, torch.full(fake.shape, number))
+
+
 def follow(func, args, kwargs, result):
     """Notes what an op's result contains, after the op has run on fake tensors.
 

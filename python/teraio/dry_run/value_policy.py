@@ -7,12 +7,17 @@ Any other decides what the script does next, so it is not guessed: the dry run e
 that names the line, unless --assume gives the value.
 """
 
+import sys
+from collections import Counter
+
 import numpy as np
 import torch
 
 from teraio.dry_run.sound_answers import noted_answer
 from teraio.errors import Error
 from teraio.hooks.source_location import calling_location, script_location
+
+_ASKED_OFTEN = 1000  # a loop may wait for the other answer
 
 # Values for files of torch that must not get 1. A gradient scaler skips the optimizer's step if it
 # reads that a gradient has overflowed.
@@ -61,6 +66,7 @@ class ValuePolicy:
     def __init__(self, assumptions=()):
         self._assumptions = [parse_assumption(text) for text in assumptions]
         self.answered = {}
+        self._asked = Counter()
 
     def number(self, dtype, known=None, guess=None):
         """Returns the value for `item()` and for methods that call it, as a Python number.
@@ -82,7 +88,18 @@ class ValuePolicy:
         value = _of_type(1 if value is None else value, dtype)
         if known is None:
             self.answered.setdefault(location, value)
+            self._tell_of_loop(location, value)
         return value
+
+    def _tell_of_loop(self, location, value):
+        self._asked[location] += 1
+        if self._asked[location] == _ASKED_OFTEN and isinstance(value, bool):
+            other = str(not value).lower()
+            print(
+                f"teraio dry-run: {location} has got {value} {_ASKED_OFTEN:,} times: if a loop "
+                f"waits for the other answer, give --assume {location}={other}",
+                file=sys.stderr,
+            )
 
     def array(self, tensor, known=None):
         """Returns the NumPy array for `numpy()` and `tolist()`, of the tensor's shape.

@@ -99,6 +99,11 @@ def test_an_assumption_precedes_the_usual_answer(asking):
     assert outcome.code == 1 and "AssertionError" in outcome.err
 
 
+def test_a_line_that_gets_one_answer_often_says_how_to_give_the_other(asking):
+    outcome = asking("any(loss < 0.5 for _ in range(1000))")
+    assert outcome.code == 0 and "train.py:8=true" in outcome.err, outcome
+
+
 def test_the_processor_has_no_number(asking, tmp_path):
     elsewhere = "torch.ones(2, 64, device='cpu:0').to('cpu:0')"
     outcome = asking(f"(model.to('cpu:0')({elsewhere}) + torch.ones(8)).mean().backward()")
@@ -175,6 +180,12 @@ def test_of_what_a_model_has_changed_a_mask_selects_half(loading, change):
     outcome = loading(f"tokens = tokens.clone(); {change}; loss = model(tokens[tokens > 0]).sum()")
     assert outcome.code == 0, outcome
     assert "train.py:9: 16" in outcome.out
+
+
+def test_what_a_model_generates_has_no_end(loading):
+    ends = "ends = torch.isin(model(tokens).argmax(-1), torch.tensor([7, 9]))"
+    outcome = loading(f"{ends}; loss = model(tokens[~ends]).sum(); assert ends.sum() == 0")
+    assert outcome.code == 0 and "train.py:9: False" in outcome.out, outcome
 
 
 def test_size_can_be_assumed(loading, tmp_path):

@@ -96,8 +96,8 @@ dice = DiceCELoss(to_onehot_y=True, softmax=True)
 optimizer = torch.optim.Adam(model.parameters())
 
 def loss_of_batch():
-    labels = torch.randint(2, (2, 1, 32, 32, 32)).float()
-    return dice(model(torch.randn(2, 1, 32, 32, 32)), labels)
+    labels = torch.randint(2, (2, 1, 16, 16, 16)).float()
+    return dice(model(torch.randn(2, 1, 16, 16, 16)), labels)
 {LOOP}"""
 
 # No two steps have the same sizes.
