@@ -3,9 +3,7 @@
 Every tensor is used by operators of the session, which moves everything out after every one.
 """
 
-import copy
 import gc
-import mmap
 
 import numpy as np
 import pytest
@@ -175,19 +173,6 @@ def trained(model, steps=1):
     return optimizer, scheduler, model(torch.ones(4, 8, 8, 8)).square().mean()
 
 
-def averaged(model):
-    average = torch.optim.swa_utils.AveragedModel(model)
-    average.update_parameters(model)
-    return copy.deepcopy(model).requires_grad_(False), average, trained(model)
-
-
-def tied(model):
-    model.append(torch.nn.Linear(64, 64))
-    model.append(torch.nn.Linear(64, 64))
-    model[-1].weight = model[-2].weight
-    return trained(model)
-
-
 def loaded(model):
     dataset = torch.utils.data.TensorDataset(torch.ones(100, 8, 8, 8), torch.ones(100))
     batches = iter(torch.utils.data.DataLoader(dataset, batch_size=50))
@@ -195,17 +180,9 @@ def loaded(model):
     return batches, model(batch).sum()
 
 
-def sparse(model):
-    indices, values = torch.arange(20_000).view(1, -1), torch.ones(20_000)
-    return torch.sparse_coo_tensor(indices, values, (20_000,)), indices, values
-
-
 HOLDERS = {
     "optimizer, scheduler and a kept loss": trained,
-    "average and copy": averaged,
-    "tied weights": tied,
     "batches of a DataLoader": loaded,
-    "a sparse tensor": sparse,
 }
 
 
@@ -265,12 +242,6 @@ def mapped_checkpoint(path):
     return torch.load(path, mmap=True)["t"]
 
 
-def mapping(path):
-    memory = mmap.mmap(-1, 400_000)
-    memory.write(torch.arange(100_000.0).numpy().tobytes())
-    return torch.frombuffer(memory, dtype=torch.float32)
-
-
 IMPORTS = {
     "from_numpy": lambda path: torch.from_numpy(np.arange(100_000, dtype=np.float32)),
     "frombuffer": lambda path: torch.frombuffer(
@@ -279,7 +250,6 @@ IMPORTS = {
     "shared memory": lambda path: torch.arange(100_000.0).share_memory_(),
     "file": mapped_file,
     "torch.load(mmap=True)": mapped_checkpoint,
-    "mmap": mapping,
     "from_dlpack": lambda path: torch.from_dlpack(np.arange(100_000, dtype=np.float32)),
 }
 
