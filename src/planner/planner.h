@@ -55,11 +55,13 @@ int64_t time_limit_ns(const PlannerOptions& options, const trace::Trace& trace);
 // Returns a plan that validate_plan() accepts; an empty plan when everything fits. With
 // Policy::kTeraio it is the plan that the simulator executed fastest, or one at most 0.05 % slower
 // that writes less to the drives; never slower there, beyond that, than a legal plan of on-demand
-// paging. Deterministic for given inputs and options, unless the time limit ends a search. Fails
-// with kInvalidArgument when an input breaks a rule of its format; with kOutOfMemory when an op
-// cannot fit whatever moves: the message names the op, the bytes that it needs, the budget, and the
-// least sufficient budget; and with kOutOfSpace when the tiers have no room or the write budget is
-// too small: with Policy::kTeraio the message names the least sufficient write budget.
+// paging. More memory or bandwidth may, rarely, give a slower step
+// (tests/planner/properties_test.cpp has the rate). Deterministic for given inputs and options,
+// unless the time limit ends it. Fails with kInvalidArgument when an input breaks a rule of its
+// format; with kOutOfMemory when an op cannot fit whatever moves: the message names the op, the
+// bytes that it needs, the budget, and the least sufficient budget; and with kOutOfSpace when the
+// tiers have no room or the write budget is too small: with Policy::kTeraio the message names the
+// least sufficient write budget.
 Result<plan::Plan> plan(const trace::Trace& trace, const hardware::Hardware& hardware,
                         const plan::Limits& limits, const PlannerOptions& options = {});
 

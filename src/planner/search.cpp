@@ -55,6 +55,8 @@ constexpr std::array kThoroughNextUse = {
     NextUseOptions{.headroom_share = 0.05, .reads_late = true},
     NextUseOptions{.headroom_share = 0.1, .order = ReturnOrder::kNextUse},
     NextUseOptions{.headroom_share = 0.1, .order = ReturnOrder::kOverTheEndFirst}};
+// The longest trace for which the minimum write set is tried without a write budget.
+constexpr size_t kTinyTraceOps = 500;
 // Of plans that do not exist yet.
 constexpr double kUnplannedNs = std::numeric_limits<double>::infinity();
 
@@ -211,6 +213,7 @@ class Search {
     else
       for (const NextUseOptions& options : kNextUse) plan_by_next_use(options);
     if (options_.depth == Depth::kNextUse) return;
+    if (problem_.trace.ops.size() <= kTinyTraceOps) plan_few_writes();
     if (is_thorough())
       for (const NextUseOptions& options : kThoroughNextUse) plan_by_next_use(options);
     if (incumbent_.best && problem_.trace.ops.size() > kLongTraceOps) return;
@@ -230,6 +233,12 @@ class Search {
       op_ns = execution->stretched_ns;
       learn(prices, prices_of(ideal_ns_, op_ns, kNextUseConfig), kNextUseConfig.price_memory);
     }
+  }
+
+  // Where transfers take many times the compute, the fewest bytes are close to the fastest.
+  void plan_few_writes() {
+    const Result<MinWriteSet> write_set = find_min_write_set(problem_);
+    if (write_set.ok()) evaluate(builder_of_write_set(*write_set), incumbent_);
   }
 
   bool budget_binds() const {
