@@ -188,13 +188,6 @@ def test_address_that_was_given_away_stays(session, away):
     assert session.counters()["unmovable_bytes"] <= unmovable_bytes
 
 
-def test_saving_and_loading_leave_tensors_movable(session, away):
-    loaded = saved(away)
-    assert torch.equal(away, loaded)
-    away.add_(1), loaded.add_(1)
-    assert session.counters()["bytes_away"] >= 2 * away.nbytes
-
-
 def test_saved_model_needs_no_more_than_the_budget():
     model = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(16)])
     expected = {name: value.numpy().copy() for name, value in model.state_dict().items()}

@@ -172,13 +172,14 @@ def test_line_of_a_launched_command(warm_python, folder, line, expected):
 
 def test_line_of_an_op_that_the_budget_cannot_hold():
     with budgets.offload("10MB"), pytest.raises(torch.OutOfMemoryError) as failure:
+        small = [torch.ones(8192) + 1 for _ in range(32)]
         torch.ones(1024, 1024) @ torch.ones(1024, 1024)
     assert str(failure.value) == (
         "TERAIO: op aten::matmul needs 4.19 MB more on the device; the budget is 10.0 MB, of "
-        "which 8.39 MB are in use and cannot leave (8.39 MB are operands of running ops). "
-        "This op needs a budget of at least 12582912 bytes (12.6 MB); later ones may need more, "
+        "which 9.44 MB are in use and cannot leave (8.39 MB are operands of running ops, 1.05 MB "
+        "are small storages). This op needs a budget of at least 13631488 bytes (13.6 MB); later ones may need more, "
         "which `teraio suggest` finds"
-    )
+    ), small
 
 
 def train(layers):
