@@ -1,6 +1,7 @@
 #!/bin/sh
 # build.sh BIN DIR: builds the wheel that serves each PyTorch of requirements/served.txt, for the Python
-# in BIN, and leaves it in dist/. DIR keeps the objects and the headers for the next time.
+# in BIN, and the source distribution, and leaves them in dist/. DIR keeps the objects and the headers
+# for the next time.
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -31,7 +32,8 @@ if [ ! -e "$directory/baseline/.ready" ]; then
 fi
 
 echo "Compiling an extension for each PyTorch"
-rm -rf "$directory/unrepaired" dist/teraio-*.whl
+rm -rf "$directory/unrepaired" dist/teraio-*
+"$bin/python" -c "from scikit_build_core import build; build.build_sdist('dist')" >/dev/null
 PATH=$bin:$PATH "$bin/python" -m pip wheel --quiet --disable-pip-version-check --no-deps \
   --no-build-isolation --wheel-dir "$directory/unrepaired" \
   --config-settings=build-dir="$directory/cmake" \
