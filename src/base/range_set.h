@@ -19,6 +19,9 @@ struct ByteRange {
   int64_t size_bytes = 0;
 
   int64_t end_bytes() const { return begin_bytes + size_bytes; }
+  bool contains(int64_t offset_bytes) const {
+    return offset_bytes >= begin_bytes && offset_bytes < end_bytes();
+  }
   bool operator==(const ByteRange&) const = default;
 };
 

@@ -44,6 +44,7 @@ std::byte* Arena::allocate(int64_t size_bytes, const Tenant& tenant, int64_t gro
   if (effort == Effort::kUtmost && exchange_pages(size_bytes, growth_limit_bytes))
     return allocate_free(size_bytes, tenant);
   if (size_bytes - free_bytes() <= growth_limit_bytes) commit_all(growth_limit_bytes);
+  if (size_bytes <= free_bytes()) close_holes();
   return nullptr;
 }
 
@@ -55,6 +56,18 @@ void Arena::commit_all(int64_t growth_limit_bytes) {
         std::min(growth_limit_bytes, range->size_bytes) / page_bytes * page_bytes;
     if (growth_bytes <= 0 || !commit({range->begin_bytes, growth_bytes})) return;
     growth_limit_bytes -= growth_bytes;
+  }
+}
+
+// Blocks do not move past uncommitted pages between them. They change places with free pages above.
+void Arena::close_holes() {
+  std::vector<ByteRange> holes;
+  uncommitted_.for_each_in({0, space_->size_bytes()},
+                           [&](ByteRange range) { holes.push_back(range); });
+  for (const ByteRange& hole : holes) {
+    const int64_t returned_bytes =
+        trim_units(hole.size_bytes, space_->page_bytes(), {0, hole.end_bytes()});
+    if (returned_bytes == 0 || !commit({hole.begin_bytes, returned_bytes})) return;
   }
 }
 
@@ -176,10 +189,10 @@ bool Arena::exchange_pages(int64_t size_bytes, int64_t growth_limit_bytes) {
   const auto growth = top ? growth_at(*top, size_bytes, page_bytes) : std::nullopt;
   if (!growth) return false;
   const int64_t missing_bytes = growth->commit.size_bytes - growth_limit_bytes;
-  const Gap kept{growth->block_bytes, growth->commit.begin_bytes, kSoon, kSoon};
+  const ByteRange kept{growth->block_bytes, growth->commit.begin_bytes - growth->block_bytes};
   int64_t available_bytes = 0;
   for (const Gap& gap : gaps_.all())
-    if (gap.begin_bytes != kept.begin_bytes)
+    if (!kept.contains(gap.begin_bytes))
       available_bytes += units_inside(gap, page_bytes).size_bytes;
   if (available_bytes < missing_bytes) return false;
   int64_t returned_bytes = trim_units(missing_bytes, chunk_bytes_, kept);
@@ -194,13 +207,13 @@ void Arena::trim(int64_t size_bytes) {
     trim_units(size_bytes - returned_bytes, space_->page_bytes(), {});
 }
 
-// From the highest addresses down, except the gap `kept`. Returns how much has returned to the
+// From the highest addresses down, except the gaps in `kept`. Returns how much has returned to the
 // system.
-int64_t Arena::trim_units(int64_t size_bytes, int64_t unit_bytes, const Gap& kept) {
+int64_t Arena::trim_units(int64_t size_bytes, int64_t unit_bytes, ByteRange kept) {
   int64_t returned_bytes = 0;
   const std::vector<Gap> gaps(gaps_.all().begin(), gaps_.all().end());
   for (auto gap = gaps.rbegin(); gap != gaps.rend() && returned_bytes < size_bytes; ++gap) {
-    if (kept.size_bytes() > 0 && gap->begin_bytes == kept.begin_bytes) continue;
+    if (kept.contains(gap->begin_bytes)) continue;
     const ByteRange free = units_inside(*gap, unit_bytes);
     const int64_t missing_bytes = std::min(free.size_bytes, size_bytes - returned_bytes);
     const int64_t wanted_bytes = align_up(missing_bytes, unit_bytes);

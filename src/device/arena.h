@@ -78,8 +78,9 @@ class Arena {
   std::byte* grow(const Growth& growth, int64_t size_bytes, const Tenant& tenant);
   bool commit(ByteRange range);
   void commit_all(int64_t growth_limit_bytes);
+  void close_holes();
   bool exchange_pages(int64_t size_bytes, int64_t growth_limit_bytes);
-  int64_t trim_units(int64_t size_bytes, int64_t unit_bytes, const Gap& kept);
+  int64_t trim_units(int64_t size_bytes, int64_t unit_bytes, ByteRange kept);
   bool decommit(ByteRange range);
 
   const std::unique_ptr<AddressSpace> space_;

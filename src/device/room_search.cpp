@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 namespace teraio::device {
 namespace {
@@ -20,6 +21,14 @@ struct Window {
   int64_t moved_bytes = 0;
 };
 
+std::vector<Window> cheapest(std::vector<Window> windows) {
+  const size_t count = std::min(windows.size(), kWindowsTried);
+  std::ranges::partial_sort(windows, windows.begin() + static_cast<std::ptrdiff_t>(count), {},
+                            &Window::moved_bytes);
+  windows.resize(count);
+  return windows;
+}
+
 class RoomSearch {
  public:
   RoomSearch(std::span<const ArenaBlock> blocks, const Gaps& gaps, int64_t size_bytes)
@@ -30,7 +39,7 @@ class RoomSearch {
   // Moves the blocks of the window, large ones first. Empty: not all find a place.
   std::vector<BlockMove> clear(const Window& window) const;
   // Slides blocks down, as few bytes as possible. Empty: it takes more than `most_bytes`.
-  std::vector<BlockMove> slide(int64_t most_bytes) const;
+  std::vector<BlockMove> slide_within(int64_t most_bytes) const;
   // Both: blocks between two that stay move elsewhere, until what is left there can slide.
   std::vector<BlockMove> clear_and_slide(int64_t most_bytes) const;
 
@@ -55,6 +64,9 @@ class RoomSearch {
     return blocks_[block].range.begin_bytes - end_before(block);
   }
 
+  // Whose blocks slide, if each of them slides far enough.
+  std::vector<Window> slides(int64_t most_bytes) const;
+  std::vector<BlockMove> slide(const Window& window) const;
   std::vector<Stretch> stretches() const;
   std::vector<BlockMove> clear_part(const Stretch& stretch) const;
   std::vector<ArenaBlock> after(std::span<const BlockMove> moves) const;
@@ -96,14 +108,7 @@ std::vector<Window> RoomSearch::windows(int64_t most_bytes) const {
       most_bytes, [this](size_t i) { return blocks_[i].range.end_bytes(); }, windows);
   add_windows(
       most_bytes, [this](size_t i) { return blocks_[i].range.begin_bytes - size_bytes_; }, windows);
-  const auto is_cheaper = [](const Window& a, const Window& b) {
-    return a.moved_bytes < b.moved_bytes;
-  };
-  const size_t count = std::min(windows.size(), kWindowsTried);
-  std::partial_sort(windows.begin(), windows.begin() + static_cast<std::ptrdiff_t>(count),
-                    windows.end(), is_cheaper);
-  windows.resize(count);
-  return windows;
+  return cheapest(std::move(windows));
 }
 
 std::vector<BlockMove> RoomSearch::clear(const Window& window) const {
@@ -124,8 +129,8 @@ std::vector<BlockMove> RoomSearch::clear(const Window& window) const {
 }
 
 // The free bytes before the blocks `first` to `last`, which is not moved, are enough.
-std::vector<BlockMove> RoomSearch::slide(int64_t most_bytes) const {
-  std::optional<Window> best;
+std::vector<Window> RoomSearch::slides(int64_t most_bytes) const {
+  std::vector<Window> slides;
   Window window;
   int64_t free_bytes = 0;
   for (; window.last < blocks_.size(); ++window.last) {
@@ -134,23 +139,30 @@ std::vector<BlockMove> RoomSearch::slide(int64_t most_bytes) const {
       free_bytes -= free_before(window.first);
       window.moved_bytes -= blocks_[window.first++].range.size_bytes;
     }
-    if (free_bytes >= size_bytes_ && window.moved_bytes <= most_bytes &&
-        (!best || window.moved_bytes < best->moved_bytes))
-      best = window;
+    if (free_bytes >= size_bytes_ && window.moved_bytes <= most_bytes) slides.push_back(window);
     window.moved_bytes += blocks_[window.last].range.size_bytes;
     if (!may_slide(window.last, free_bytes)) {
       free_bytes = window.moved_bytes = 0;
       window.first = window.last + 1;
     }
   }
-  if (!best) return {};
+  return slides;
+}
+
+std::vector<BlockMove> RoomSearch::slide(const Window& window) const {
   std::vector<BlockMove> moves;
-  int64_t to_bytes = end_before(best->first);
-  for (size_t i = best->first; i < best->last; to_bytes += blocks_[i++].range.size_bytes) {
+  int64_t to_bytes = end_before(window.first);
+  for (size_t i = window.first; i < window.last; to_bytes += blocks_[i++].range.size_bytes) {
     if (!may_slide(i, blocks_[i].range.begin_bytes - to_bytes)) return {};
     moves.push_back({blocks_[i].range, to_bytes});
   }
   return moves;
+}
+
+std::vector<BlockMove> RoomSearch::slide_within(int64_t most_bytes) const {
+  for (const Window& window : cheapest(slides(most_bytes)))
+    if (std::vector<BlockMove> moves = slide(window); !moves.empty()) return moves;
+  return {};
 }
 
 int64_t moved_bytes(const std::vector<BlockMove>& moves) {
@@ -222,7 +234,7 @@ std::vector<BlockMove> RoomSearch::clear_and_slide(int64_t most_bytes) const {
     std::vector<BlockMove> moves = clear_part(stretch);
     const std::vector<ArenaBlock> blocks = after(moves);
     const auto slides =
-        RoomSearch(blocks, gaps_, size_bytes_).slide(most_bytes - moved_bytes(moves));
+        RoomSearch(blocks, gaps_, size_bytes_).slide_within(most_bytes - moved_bytes(moves));
     if (moves.empty() || slides.empty()) continue;
     moves.insert(moves.end(), slides.begin(), slides.end());
     return moves;
@@ -236,7 +248,7 @@ std::vector<BlockMove> find_moves(std::span<const ArenaBlock> blocks, const Gaps
                                   int64_t size_bytes, int64_t most_bytes) {
   if (gaps.total_bytes() < size_bytes) return {};
   const RoomSearch search(blocks, gaps, size_bytes);
-  std::vector<BlockMove> best = search.slide(most_bytes);
+  std::vector<BlockMove> best = search.slide_within(most_bytes);
   for (const Window& window : search.windows(best.empty() ? most_bytes : moved_bytes(best)))
     if (std::vector<BlockMove> moves = search.clear(window); !moves.empty()) return moves;
   return best.empty() ? search.clear_and_slide(most_bytes) : best;

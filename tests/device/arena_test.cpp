@@ -205,6 +205,22 @@ TEST_F(ArenaTest, AllUncommittedPagesCount) {
   EXPECT_EQ(arena_->free_bytes(), 8 * kPageBytes);
 }
 
+TEST_F(ArenaTest, UncommittedPagesDoNotDivideWhatMoves) {
+  open();
+  std::vector<std::byte*> blocks;
+  for (const int64_t page_count : {2, 2, 2, 2, 3, 2}) blocks.push_back(take(page_count));
+  arena_->release(blocks[3]);
+  arena_->trim(2 * kPageBytes);
+  for (const int i : {1, 5}) arena_->release(blocks[i]);
+  ASSERT_EQ(take(4, kSoon, 0), nullptr);
+  const auto moves = room_for(4);
+  ASSERT_EQ(moves.size(), 1u);
+  EXPECT_EQ(moves[0].from, blocks[2]);
+  arena_->relocate(moves);
+  EXPECT_NE(take(4, kSoon, 0), nullptr);
+  EXPECT_EQ(*blocks[4], std::byte{1});
+}
+
 TEST_F(ArenaTest, ASlideIsNotManySmallCopies) {
   for (const int64_t page_count : {64, 65}) {
     open();
@@ -213,6 +229,17 @@ TEST_F(ArenaTest, ASlideIsNotManySmallCopies) {
     for (const int i : {0, 2}) arena_->release(blocks[i]);
     EXPECT_EQ(room_for(2, kArenaPages + 1).size(), page_count == 64 ? 1u : 0u);
   }
+}
+
+// The one of the fewest bytes would move a block of 100 pages by one.
+TEST_F(ArenaTest, TheCheapestSlideThatIsPossibleIsTaken) {
+  open();
+  std::vector<std::byte*> blocks;
+  for (const int64_t page_count : {3, 150, 1, 100, 3, 5}) blocks.push_back(take(page_count));
+  for (const int i : {0, 2, 4}) arena_->release(blocks[i]);
+  const auto moves = arena_->find_room(4 * kPageBytes, anything_may_move, kNoLimit);
+  ASSERT_EQ(moves.size(), 1u);
+  EXPECT_EQ(moves[0].from, blocks[1]);
 }
 
 // Two pages leave a stretch of six for a gap of two, and two slide: neither alone makes room.
