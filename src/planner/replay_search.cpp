@@ -34,6 +34,7 @@ constexpr std::array kLongSets = {
     ReplaySetOptions{.transfer_share = 0, .cost_share_max = 0.28},
     ReplaySetOptions{.transfer_share = 0, .cost_share_max = 0.3},
     ReplaySetOptions{.transfer_share = 0, .cost_share_max = 0.45},
+    ReplaySetOptions{.transfer_share = 0, .cost_share_max = 0.65},
     ReplaySetOptions{.transfer_share = 0, .cost_share_max = kAnyCost}};
 constexpr std::array kFurtherSets = {
     ReplaySetOptions{.transfer_share = 0.75, .cost_share_max = kCheapCostShare},
