@@ -171,42 +171,30 @@ bool PatternTracker::is_telling(const SizesAtOp& at, uint64_t structure) {
   const iteration::Profile& first = pattern_->variants().front()->profile();
   const int64_t expected_bytes = bytes_at(first, at.op, at.input_count);
   if (expected_bytes == 0) return false;
-  if (std::exchange(now_.is_first_other_size, false))
-    note_other_sizes(at, structure, expected_bytes);
+  if (std::exchange(now_.is_first_other_size, false)) {
+    const size_t entry = differences_.note_sizes(
+        difference_at(at.op, Difference::Kind::kSizes, structure), first, expected_bytes, at.bytes);
+    if (entry != 0) now_.new_difference = entry;
+  }
   return std::max(expected_bytes, at.bytes) >= Pattern::kTellingBytes;
+}
+
+Difference PatternTracker::difference_at(trace::OpIndex position, Difference::Kind kind,
+                                         uint64_t structure) const {
+  return {.kind = kind, .pattern = pattern_->id, .position = position, .structure = structure};
 }
 
 void PatternTracker::note_other_op(uint64_t structure) {
   if (!follower_.is_following() || !std::exchange(now_.is_first_other_op, false)) return;
-  Difference difference;
-  difference.kind = Difference::Kind::kOps;
-  difference.pattern = pattern_->id;
-  difference.position = follower_.next();
-  difference.structure = structure;
-  now_.new_difference = differences_.note(difference, variant_->profile());
+  now_.new_difference = differences_.note(
+      difference_at(follower_.next(), Difference::Kind::kOps, structure), variant_->profile());
 }
 
 void PatternTracker::note_early_end() {
   if (!follower_.is_following() || !now_.is_first_other_op || follower_.next() == 0 ||
       follower_.next() == pattern_->op_count())
     return;
-  Difference difference;
-  difference.kind = Difference::Kind::kEnd;
-  difference.pattern = pattern_->id;
-  difference.position = follower_.next();
-  differences_.note(difference, variant_->profile());
-}
-
-void PatternTracker::note_other_sizes(const SizesAtOp& at, uint64_t structure,
-                                      int64_t expected_bytes) {
-  Difference difference;
-  difference.kind = Difference::Kind::kSizes;
-  difference.pattern = pattern_->id;
-  difference.position = at.op;
-  difference.structure = structure;
-  const size_t entry = differences_.note_sizes(difference, pattern_->variants().front()->profile(),
-                                               expected_bytes, at.bytes);
-  if (entry != 0) now_.new_difference = entry;
+  differences_.note(difference_at(follower_.next(), Difference::Kind::kEnd), variant_->profile());
 }
 
 bool PatternTracker::wants_times() const {
@@ -239,8 +227,10 @@ void PatternTracker::end_iteration(const IterationEnd& end) {
 
 void PatternTracker::carry_out(PlanningStep step, Pattern* ended,
                                const std::shared_ptr<Variant>& variant, const IterationEnd& end) {
-  if (step == PlanningStep::kPlan) request_plan(*ended, *variant, /*first_step=*/0, end);
-  if (step == PlanningStep::kPlan) last_planned_step_ = step_count_;
+  if (step == PlanningStep::kPlan) {
+    request_plan(*ended, *variant, /*first_step=*/0, end);
+    last_planned_step_ = step_count_;
+  }
   if (step == PlanningStep::kReplan) replan(*ended, *variant, end);
   if (step == PlanningStep::kSearch) search(variant);
 }
@@ -286,10 +276,8 @@ IterationFacts PatternTracker::describe(const Pattern* ended, Variant* variant,
   else if (iteration.is_recorded)
     iteration.plan = IterationFacts::Plan::kMade;
   if (was_as_expected_) return iteration;
-  iteration.is_repeated = is_repeated();
-  iteration.is_nearly_repeated = is_nearly_repeated(*ended);
-  iteration.is_unlike_followed = is_unlike_followed();
-  iteration.is_plan_due = is_plan_due();
+  iteration.is_repeated = is_repeated() || is_nearly_repeated(*ended);
+  iteration.is_unlike_followed = is_plan_due() && is_unlike_followed();
   return iteration;
 }
 

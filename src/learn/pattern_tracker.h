@@ -143,10 +143,11 @@ class PatternTracker {
               engine::PlannedMoves::Known known);
   void lay_out_if_alone();
   void switch_pattern(uint64_t structure);
+  Difference difference_at(trace::OpIndex position, Difference::Kind kind,
+                           uint64_t structure = 0) const;
   void note_other_op(uint64_t structure);
   void note_early_end();
   bool is_telling(const SizesAtOp& at, uint64_t structure);
-  void note_other_sizes(const SizesAtOp& at, uint64_t structure, int64_t expected_bytes);
   void fit_sizes(const SizesAtOp& at, uint64_t structure);
   std::shared_ptr<Variant> record(Pattern*& ended, const IterationEnd& end);
   IterationFacts describe(const Pattern* ended, Variant* variant, const IterationEnd& end);

@@ -38,11 +38,11 @@ constexpr Row kRows[] = {
     {[](It it) { return it.was_as_expected || it.plan == Plan::kMade; }, PlanningStep::kFollow},
     {[](It it) { return it.plan == Plan::kFailed; }, PlanningStep::kGiveUp},
     {[](It it) { return !it.is_recorded || !it.can_plan; }, PlanningStep::kRecord},
-    {[](It it) { return it.is_repeated || it.is_nearly_repeated; }, PlanningStep::kPlan},
+    {[](It it) { return it.is_repeated; }, PlanningStep::kPlan},
     {[](It it) { return it.is_pattern_planned; }, PlanningStep::kPlan},
     {[](It it) { return it.pattern_iterations >= kIterationsThatMakeAPattern; },
      PlanningStep::kPlan},
-    {[](It it) { return it.is_unlike_followed && it.is_plan_due; }, PlanningStep::kPlan},
+    {[](It it) { return it.is_unlike_followed; }, PlanningStep::kPlan},
     {[](It) { return true; }, PlanningStep::kRecord},
 };
 

@@ -12,7 +12,7 @@
 //   as expected, or with a plan                                 kFollow
 //   for which planning has failed                               kGiveUp
 //   that was not recorded, or where nothing makes plans         kRecord
-//   with the ops of the one before, or nearly                   kPlan
+//   with the ops of the one before, or all but a few            kPlan
 //   of a pattern that has a plan for other sizes                kPlan
 //   that is the third one of its pattern                        kPlan
 //   unlike the pattern that was followed, when a plan is due    kPlan
@@ -46,14 +46,13 @@ struct IterationFacts {
   bool is_recorded = false;
   bool can_plan = true;  // something makes plans
   Plan plan = Plan::kNone;
-  int64_t iterations_on_plan = 0;   // with this one; 0 unless all of its ops have ended
-  int64_t far_iterations = 0;       // in a row with this one: see is_far_from()
-  bool is_replanning_due = true;    // enough iterations have passed since that had it made again
-  bool is_search_due = false;       // something searches, and has not for this plan
-  bool is_repeated = false;         // the iteration before had its ops, with any sizes
-  bool is_nearly_repeated = false;  // or all but a few of them
-  bool is_unlike_followed = false;  // or nothing was followed
-  bool is_plan_due = false;         // enough iterations have passed since the last first plan
+  int64_t iterations_on_plan = 0;  // with this one; 0 unless all of its ops have ended
+  int64_t far_iterations = 0;      // in a row with this one: see is_far_from()
+  bool is_replanning_due = true;   // enough iterations have passed since that had it made again
+  bool is_search_due = false;      // something searches, and has not for this plan
+  bool is_repeated = false;        // the iteration before had all but a few of its ops
+  // Nothing was followed or many of its ops had no place, and the last first plan is long ago.
+  bool is_unlike_followed = false;
 
   bool has_pattern = false;         // this one or another one with its ops was recorded
   bool is_pattern_planned = false;  // for some sizes

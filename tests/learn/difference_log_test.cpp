@@ -19,12 +19,7 @@ iteration::Profile profile_of_two_ops() {
 }
 
 Difference difference(Difference::Kind kind, trace::OpIndex position, uint64_t structure = 7) {
-  Difference difference;
-  difference.kind = kind;
-  difference.pattern = 1;
-  difference.position = position;
-  difference.structure = structure;
-  return difference;
+  return {.kind = kind, .pattern = 1, .position = position, .structure = structure};
 }
 
 TEST(DifferenceLog, CountsIterationsThatDifferInTheSameWay) {
@@ -44,17 +39,6 @@ TEST(DifferenceLog, NamesTheExpectedOpAndTheLastParameterWithAName) {
   EXPECT_EQ(log.differences()[0].expected_op, "aten::add");
   EXPECT_EQ(log.differences()[0].parameter, "layer.weight");
   EXPECT_EQ(log.differences()[1].expected_op, "") << "behind the last op";
-}
-
-TEST(DifferenceLog, KeepsTheExtremesOfTheSizes) {
-  DifferenceLog log;
-  for (const int64_t found_bytes : {50, 30, 90})
-    log.note_sizes(difference(Difference::Kind::kSizes, 0), profile_of_two_ops(), 64, found_bytes);
-  const Difference& sizes = log.differences().front();
-  EXPECT_EQ(sizes.iteration_count, 3);
-  EXPECT_EQ(sizes.expected_bytes, 64);
-  EXPECT_EQ(sizes.smallest_bytes, 30);
-  EXPECT_EQ(sizes.largest_bytes, 90);
 }
 
 TEST(DifferenceLog, HoldsSoManyAndNoMore) {

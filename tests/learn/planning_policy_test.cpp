@@ -13,11 +13,10 @@ IterationFacts new_iteration() {
   iteration.is_recorded = true;
   iteration.has_pattern = true;
   iteration.pattern_iterations = 1;
-  iteration.is_unlike_followed = true;
   return iteration;
 }
 
-IterationFacts expected_iteration(int64_t iterations_on_plan) {
+IterationFacts on_plan(int64_t iterations_on_plan) {
   IterationFacts iteration;
   iteration.was_as_expected = true;
   iteration.has_pattern = true;
@@ -27,93 +26,52 @@ IterationFacts expected_iteration(int64_t iterations_on_plan) {
   return iteration;
 }
 
-TEST(PlanningPolicy, TheFirstIterationOfAllWaitsForAnother) {
-  EXPECT_EQ(next_step(new_iteration()), PlanningStep::kRecord);
-}
+using It = IterationFacts&;
+using Step = PlanningStep;
 
-TEST(PlanningPolicy, AnIterationLikeTheOneBeforeIsPlanned) {
-  IterationFacts iteration = new_iteration();
-  iteration.is_repeated = true;
-  EXPECT_EQ(next_step(iteration), PlanningStep::kPlan);
-  iteration.is_repeated = false;
-  iteration.is_nearly_repeated = true;
-  EXPECT_EQ(next_step(iteration), PlanningStep::kPlan);
-}
+struct Situation {
+  const char* name;
+  IterationFacts iteration;
+  void (*change)(It it);
+  Step step;
+};
 
-TEST(PlanningPolicy, IterationsThatTakeTurnsArePlannedTheThirdTime) {
-  IterationFacts iteration = new_iteration();
-  iteration.pattern_iterations = 2;
-  EXPECT_EQ(next_step(iteration), PlanningStep::kRecord);
-  iteration.pattern_iterations = 3;
-  EXPECT_EQ(next_step(iteration), PlanningStep::kPlan);
-}
-
-TEST(PlanningPolicy, OtherSizesOfAPlannedPatternArePlanned) {
-  IterationFacts iteration = new_iteration();
-  iteration.is_unlike_followed = false;
-  iteration.is_plan_due = true;
-  iteration.is_pattern_planned = true;
-  EXPECT_EQ(next_step(iteration), PlanningStep::kPlan);
-}
-
-TEST(PlanningPolicy, AnEvaluationBesidePlannedStepsIsPlannedAtOnce) {
-  IterationFacts iteration = new_iteration();
-  iteration.is_plan_due = true;
-  EXPECT_EQ(next_step(iteration), PlanningStep::kPlan);
-}
-
-TEST(PlanningPolicy, APlannedStepWithAnOpMoreIsNoNewPatternYet) {
-  IterationFacts iteration = new_iteration();
-  iteration.is_plan_due = true;
-  iteration.is_unlike_followed = false;
-  EXPECT_EQ(next_step(iteration), PlanningStep::kRecord);
-}
-
-TEST(PlanningPolicy, NothingIsPlannedTwice) {
-  IterationFacts iteration = new_iteration();
-  iteration.is_repeated = true;
-  iteration.plan = Plan::kBeingMade;
-  EXPECT_EQ(next_step(iteration), PlanningStep::kWait);
-  iteration.plan = Plan::kMade;
-  EXPECT_EQ(next_step(iteration), PlanningStep::kFollow);
-  iteration.plan = Plan::kFailed;
-  EXPECT_EQ(next_step(iteration), PlanningStep::kGiveUp);
-}
-
-TEST(PlanningPolicy, WhatWasNotRecordedCannotBePlanned) {
-  IterationFacts iteration = new_iteration();
-  iteration.is_repeated = true;
-  iteration.is_recorded = false;
-  EXPECT_EQ(next_step(iteration), PlanningStep::kRecord);
-}
-
-TEST(PlanningPolicy, WithoutAPlannerIterationsAreOnlyRecorded) {
-  IterationFacts iteration = new_iteration();
-  iteration.is_repeated = true;
-  iteration.can_plan = false;
-  EXPECT_EQ(next_step(iteration), PlanningStep::kRecord);
-}
-
-TEST(PlanningPolicy, APlanIsMadeAgainAfterTwoIterationsOnIt) {
-  EXPECT_EQ(next_step(expected_iteration(1)), PlanningStep::kFollow);
-  EXPECT_EQ(next_step(expected_iteration(2)), PlanningStep::kReplan);
-  EXPECT_EQ(next_step(expected_iteration(3)), PlanningStep::kFollow);
-}
-
-TEST(PlanningPolicy, APlanThatIsBeingMadeAgainIsWaitedFor) {
-  IterationFacts iteration = expected_iteration(2);
-  iteration.plan = Plan::kBeingMade;
-  EXPECT_EQ(next_step(iteration), PlanningStep::kWait);
-}
-
-TEST(PlanningPolicy, APlanIsMadeAgainAfterTwoIterationsFarFromItsPrediction) {
-  IterationFacts iteration = expected_iteration(20);
-  iteration.far_iterations = 1;
-  EXPECT_EQ(next_step(iteration), PlanningStep::kFollow);
-  iteration.far_iterations = 2;
-  EXPECT_EQ(next_step(iteration), PlanningStep::kReplan);
-  iteration.is_replanning_due = false;
-  EXPECT_EQ(next_step(iteration), PlanningStep::kFollow) << "it has just been made again";
+TEST(PlanningPolicy, EachIterationHasItsStep) {
+  const IterationFacts fresh = new_iteration();
+  IterationFacts again = fresh;
+  again.is_repeated = true;
+  IterationFacts second = on_plan(2);
+  IterationFacts third = on_plan(3);
+  third.is_search_due = second.is_search_due = true;
+  Situation situations[] = {
+      {"the first of all", fresh, [](It) {}, Step::kRecord},
+      {"like the one before", again, [](It) {}, Step::kPlan},
+      {"the second in turns", fresh, [](It it) { it.pattern_iterations = 2; }, Step::kRecord},
+      {"the third in turns", fresh, [](It it) { it.pattern_iterations = 3; }, Step::kPlan},
+      {"other sizes", fresh, [](It it) { it.is_pattern_planned = true; }, Step::kPlan},
+      {"an evaluation", fresh, [](It it) { it.is_unlike_followed = true; }, Step::kPlan},
+      {"planned just now", again, [](It it) { it.plan = Plan::kBeingMade; }, Step::kWait},
+      {"planned", again, [](It it) { it.plan = Plan::kMade; }, Step::kFollow},
+      {"planned in vain", again, [](It it) { it.plan = Plan::kFailed; }, Step::kGiveUp},
+      {"not recorded", again, [](It it) { it.is_recorded = false; }, Step::kRecord},
+      {"without a planner", again, [](It it) { it.can_plan = false; }, Step::kRecord},
+      {"followed without a plan", on_plan(0), [](It it) { it.plan = Plan::kNone; }, Step::kFollow},
+      {"the first on a plan", on_plan(1), [](It) {}, Step::kFollow},
+      {"the second, made again before a search", second, [](It) {}, Step::kReplan},
+      {"being made again", second, [](It it) { it.plan = Plan::kBeingMade; }, Step::kWait},
+      {"the third on a plan", on_plan(3), [](It) {}, Step::kFollow},
+      {"a search is due", third, [](It) {}, Step::kSearch},
+      {"a search, other ops", third, [](It it) { it.was_as_expected = false; }, Step::kFollow},
+      {"a search, far off", third, [](It it) { it.far_iterations = 2; }, Step::kReplan},
+      {"far off once", on_plan(20), [](It it) { it.far_iterations = 1; }, Step::kFollow},
+      {"far off twice", on_plan(20), [](It it) { it.far_iterations = 2; }, Step::kReplan},
+      {"far off, and just made again", on_plan(20),
+       [](It it) { it.far_iterations = 2, it.is_replanning_due = false; }, Step::kFollow},
+  };
+  for (auto& [name, iteration, change, step] : situations) {
+    change(iteration);
+    EXPECT_EQ(next_step(iteration), step) << name;
+  }
 }
 
 TEST(PlanningPolicy, ATenthOfThePredictionIsFarFromIt) {
@@ -121,25 +79,6 @@ TEST(PlanningPolicy, ATenthOfThePredictionIsFarFromIt) {
   EXPECT_TRUE(is_far_from(1000, 1101));
   EXPECT_FALSE(is_far_from(1000, 900));
   EXPECT_TRUE(is_far_from(1000, 899));
-}
-
-TEST(PlanningPolicy, ASearchBeginsWithThePlanThatWasMadeAgain) {
-  IterationFacts iteration = expected_iteration(1);
-  iteration.is_search_due = true;
-  EXPECT_EQ(next_step(iteration), PlanningStep::kFollow);
-  iteration.iterations_on_plan = 2;
-  EXPECT_EQ(next_step(iteration), PlanningStep::kReplan);
-  iteration.iterations_on_plan = 3;
-  EXPECT_EQ(next_step(iteration), PlanningStep::kSearch);
-  iteration.was_as_expected = false;
-  EXPECT_EQ(next_step(iteration), PlanningStep::kFollow);
-}
-
-TEST(PlanningPolicy, ANewPlanComesBeforeASearch) {
-  IterationFacts iteration = expected_iteration(3);
-  iteration.is_search_due = true;
-  iteration.far_iterations = 2;
-  EXPECT_EQ(next_step(iteration), PlanningStep::kReplan);
 }
 
 TEST(SearchStep, APlanTakesOverWhenItIsOnePercentBetter) {
@@ -160,16 +99,10 @@ TEST(SearchStep, ASearchGoesOnWhileItsPlanIsFollowed) {
       << "the program has left the pattern";
 }
 
-TEST(PlanningPolicy, AFollowedIterationWithoutAPlanIsLeftAlone) {
-  IterationFacts iteration = expected_iteration(0);
-  iteration.plan = Plan::kNone;
-  EXPECT_EQ(next_step(iteration), PlanningStep::kFollow);
-}
-
 TEST(RecordingState, ExpectedIterationsEndTheRecording) {
   EXPECT_TRUE(RecordingState().is_wanted);
   EXPECT_TRUE(next_recording({}, new_iteration()).is_wanted);
-  EXPECT_FALSE(next_recording({}, expected_iteration(1)).is_wanted);
+  EXPECT_FALSE(next_recording({}, on_plan(1)).is_wanted);
 }
 
 TEST(RecordingState, APatternWithEnoughSizesIsNotRecordedAnyMore) {
@@ -183,16 +116,16 @@ TEST(RecordingState, APatternWithEnoughSizesIsNotRecordedAnyMore) {
 TEST(RecordingState, AnUnknownIterationIsAwaitedAWhile) {
   RecordingState state = next_recording({.is_wanted = false}, IterationFacts());
   for (int i = 1; i < RecordingState::kAwaitedCount; ++i) {
-    state = next_recording(state, expected_iteration(i));
+    state = next_recording(state, on_plan(i));
     EXPECT_TRUE(state.is_wanted) << i;
   }
-  EXPECT_FALSE(next_recording(state, expected_iteration(100)).is_wanted);
+  EXPECT_FALSE(next_recording(state, on_plan(100)).is_wanted);
 }
 
 TEST(RecordingState, OnceItIsRecordedItIsNotAwaited) {
   RecordingState state = next_recording({}, IterationFacts());
   state = next_recording(state, new_iteration());
-  EXPECT_FALSE(next_recording(state, expected_iteration(1)).is_wanted);
+  EXPECT_FALSE(next_recording(state, on_plan(1)).is_wanted);
 }
 
 }  // namespace
