@@ -6,20 +6,17 @@ from arms.arm import ArmResult
 from arms.results import measured
 from measures.rows import row
 
-SLOWER_THAN_FIXED_AT_MOST = 1.05
+PARTS_PLANNED_TARGET, SLOWER_THAN_ON_DEMAND_AT_MOST = 0.8, 1.05
 FASTER_THAN_ON_DEMAND = ("experts",)
 
 
 class ArmSteps:
-    """The steps of an arm after the warm-up, of all rounds."""
+    """The steps of an arm after the warm-up."""
 
-    def __init__(self, results: list[ArmResult], warm_up_steps: int):
-        self.seconds, self.tokens, self.of_session = [], [], []
-        for result in results:
-            self.seconds += measured(result.training["step_seconds"], warm_up_steps)
-            self.tokens += measured(result.training["tokens_per_step"], warm_up_steps)
-            if result.session:
-                self.of_session += measured(result.session["steps"], warm_up_steps)
+    def __init__(self, result: ArmResult, warm_up_steps: int):
+        self.seconds = measured(result.training["step_seconds"], warm_up_steps)
+        self.tokens = measured(result.training["tokens_per_step"], warm_up_steps)
+        self.of_session = measured(result.session["steps"], warm_up_steps) if result.session else []
 
     def seconds_per_token(self) -> float:
         """Returns the median over the steps."""
@@ -41,23 +38,36 @@ class ArmSteps:
         return sum(step[field] for step in self.of_session)
 
 
-def rows(program, results: dict[str, list[ArmResult]], warm_up_steps: int) -> list[dict]:
+def rows(program, results: dict[str, ArmResult], warm_up_steps: int) -> list[dict]:
     """Returns the rows of a program: each has a ratio to a reference, and whether it is met."""
     arms = {name: ArmSteps(each, warm_up_steps) for name, each in results.items()}
     found = [
         *planned_rows(program, arms["planned"], results["planned"], warm_up_steps),
         *time_rows(program, arms),
-        *(fixed_rows(arms) if "planned, fixed" in arms else ()),
         *cost_rows(arms, results["planned"]),
-        *drift_rows(results["ideal"], warm_up_steps),
     ]
     return [entry | {"name": f"{program.name}: {entry['name']}"} for entry in found]
 
 
-def planned_rows(program, planned: ArmSteps, results: list[ArmResult], warm_up_steps) -> list[dict]:
+def rows_of_parts(name: str, planned: dict, on_demand: dict) -> list[dict]:
+    """Returns the rows of a program that repeats in parts, of two sessions."""
+    halves = [run["steps"][len(run["steps"]) // 2 :] for run in (planned, on_demand)]
+    ops, planned_ops = (sum(s[key] for s in halves[0]) for key in ("op_count", "planned_op_count"))
+    seconds = [sum(step["seconds"] for step in half) for half in halves]
+    reads = [run["counters"]["urgent_reads"] for run in (planned, on_demand)]
+    is_planned = planned_ops >= PARTS_PLANNED_TARGET * ops
+    is_fast = seconds[0] <= SLOWER_THAN_ON_DEMAND_AT_MOST * seconds[1]
+    return [
+        row(f"{name}: share of ops planned in the second half", planned_ops / ops, 1, is_planned),
+        row(f"{name}: seconds of the second half, planned / on demand", *seconds, is_fast),
+        row(f"{name}: reads that ops waited for, planned / on demand", *reads, None),
+    ]
+
+
+def planned_rows(program, planned: ArmSteps, result: ArmResult, warm_up_steps) -> list[dict]:
     share, target = planned.planned_share(), program.planned_target
-    counters = [result.session["counters"] for result in results]
-    of_all = median(each["planned_ops"] / each["ops"] for each in counters)
+    counters = result.session["counters"]
+    of_all = counters["planned_ops"] / counters["ops"]
     after = f"share of ops planned after {warm_up_steps} steps / target"
     return [
         row(after, share, target, share >= target),
@@ -78,41 +88,19 @@ def time_rows(program, arms: dict[str, ArmSteps]) -> list[dict]:
     ]
 
 
-def fixed_rows(arms: dict[str, ArmSteps]) -> list[dict]:
-    times = {name: arm.seconds_per_token() for name, arm in arms.items()}
-    drawn, fixed = times["planned"], times["planned, fixed"]
-    gains = times["on demand"] / drawn, times["on demand, fixed"] / fixed
-    met = drawn <= SLOWER_THAN_FIXED_AT_MOST * fixed
-    return [
-        row("seconds per token planned, drawn / fixed lengths", drawn, fixed, met),
-        row("on demand / planned, drawn / fixed lengths", *gains, gains[0] >= gains[1]),
-    ]
-
-
-def cost_rows(arms: dict[str, ArmSteps], results: list[ArmResult]) -> list[dict]:
+def cost_rows(arms: dict[str, ArmSteps], result: ArmResult) -> list[dict]:
     """Returns what plans move, and what making and keeping them takes."""
     moved = arms["planned"].bytes_per_step(), arms["on demand"].bytes_per_step()
-    sessions = [result.session for result in results]
-    planning = median(session["counters"]["planning_ns"] for session in sessions) / 1e9
-    run = median(sum(result.training["step_seconds"]) for result in results)
-    library = max(sum(p["size_bytes"] for p in session["patterns"]) for session in sessions)
-    plans = median(session["counters"]["plans_made"] for session in sessions)
-    patterns = median(len(session["patterns"]) for session in sessions)
+    session, patterns = result.session, result.session["patterns"]
+    planning_seconds = session["counters"]["planning_ns"] / 1e9
+    size_bytes, budget_bytes = (
+        sum(p["size_bytes"] for p in patterns),
+        session["device_budget_bytes"],
+    )
+    run_seconds = sum(result.training["step_seconds"])
     return [
         row("bytes read and written per step, planned / on demand", *moved, None),
-        row("CPU seconds of planning / seconds of the run", planning, run, None),
-        row("bytes of the patterns / device budget", library, budget_of(sessions), None),
-        row("plans made / patterns", plans, patterns, None),
+        row("CPU seconds of planning / seconds of the run", planning_seconds, run_seconds, None),
+        row("bytes of the patterns / device budget", size_bytes, budget_bytes, None),
+        row("plans made / patterns", session["counters"]["plans_made"], len(patterns), None),
     ]
-
-
-def budget_of(sessions: list[dict]) -> int:
-    return sessions[0]["device_budget_bytes"]
-
-
-def drift_rows(ideal: list[ArmResult], warm_up_steps: int) -> list[dict]:
-    """Returns how unequal the rounds of the reference arm were, if there were several."""
-    times = [ArmSteps([result], warm_up_steps).seconds_per_token() for result in ideal]
-    if len(times) == 1:
-        return []
-    return [row("ideal, slowest / fastest round", max(times), min(times), None)]

@@ -10,7 +10,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 from llama.tokens import prepare
 from pretrain_llama import config_of, parse_arguments
 
-from varying.accumulation import Accumulation
 from varying.buckets import Buckets
 from varying.experts import Experts
 from varying.interruptions import Interruptions
@@ -23,7 +22,6 @@ PROGRAMS = {
     "buckets": Buckets,
     "interruptions": Interruptions,
     "experts": Experts,
-    "accumulation": Accumulation,
 }
 
 
