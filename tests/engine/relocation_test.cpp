@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/fixture/engine_session.h"
+#include "testing/no_silent_skips.h"
 
 namespace teraio::engine {
 namespace {
@@ -18,7 +19,8 @@ constexpr int64_t kOne = 40;
 class RelocationTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (session_.device().name() == "fake") GTEST_SKIP() << "its memory is never in pieces";
+    if (session_.device().name() == "fake")
+      GTEST_SKIP() << testing::kNotApplicable << "its memory is never in pieces";
     session_.tensor(kOne);  // at the lowest address
   }
   // Every other one of those that fill the device.
