@@ -1,13 +1,15 @@
 #include "observe/fake_autograd.h"
 
-#include <ATen/core/NamedTensor.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
 
+#include <memory>
 #include <string_view>
 #include <typeinfo>
 #include <utility>
+#include <vector>
 
 namespace teraio::pytorch {
 namespace {
@@ -18,14 +20,29 @@ bool is_python_node(const torch::autograd::Node& node) {
   return std::string_view(typeid(node).name()).find("PyNode") != std::string_view::npos;
 }
 
-// Returns whether an autograd node of PyTorch's own is current and has ended. The engine sums the
-// gradients of a node then. Nodes disable names while they run. User code does not run in such a
-// node, except for hooks and recomputation, which run with gradients enabled or in nodes of their
-// own.
-bool is_after_pytorch_node() {
-  if (c10::GradMode::is_enabled() || !at::NamesMode::is_enabled()) return false;
+// The nodes that run, the innermost one last.
+thread_local std::vector<const torch::autograd::Node*> running_nodes;
+
+// nullptr: none.
+const torch::autograd::Node* current_node() {
   const auto node = torch::autograd::get_current_node();  // its pointer type depends on the version
-  return node != nullptr && !is_python_node(*node);
+  return node == nullptr ? nullptr : &*node;
+}
+
+std::unique_ptr<at::ObserverContext> begin_node(const at::RecordFunction&) {
+  running_nodes.push_back(current_node());
+  return nullptr;
+}
+
+void end_node(const at::RecordFunction&, at::ObserverContext*) { running_nodes.pop_back(); }
+
+// Returns whether an autograd node of PyTorch's own is current and has ended. The engine sums the
+// gradients of a node then. User code does not run there, except for hooks and recomputation, which
+// run with gradients enabled or in nodes of their own.
+bool is_after_pytorch_node() {
+  const auto* node = current_node();
+  if (c10::GradMode::is_enabled() || node == nullptr || is_python_node(*node)) return false;
+  return running_nodes.empty() || running_nodes.back() != node;
 }
 
 // Returns the number of references without that of the object's Python wrapper.
@@ -55,6 +72,12 @@ bool can_be_summed_into(const c10::IValue& value) {
 }
 
 }  // namespace
+
+RunningNodes::RunningNodes()
+    : callback_(at::addGlobalCallback(at::RecordFunctionCallback(&begin_node, &end_node)
+                                          .scopes({at::RecordScope::BACKWARD_FUNCTION}))) {}
+
+RunningNodes::~RunningNodes() { at::removeCallback(callback_); }
 
 std::optional<c10::OperatorHandle> as_sum_in_place(const OpInfo& info, torch::jit::Stack* stack) {
   if (info.name != "aten::add.Tensor" || !is_after_pytorch_node()) return std::nullopt;

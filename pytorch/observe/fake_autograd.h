@@ -7,12 +7,26 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <ATen/record_function.h>
 
 #include <optional>
 
 #include "op_info.h"
 
 namespace teraio::pytorch {
+
+// While it lives, each thread knows which autograd nodes run in it: a sum inside of a node is not
+// the engine's. A node that began before counts as one that has ended.
+class RunningNodes {
+ public:
+  RunningNodes();
+  ~RunningNodes();
+  RunningNodes(const RunningNodes&) = delete;
+  RunningNodes& operator=(const RunningNodes&) = delete;
+
+ private:
+  const at::CallbackHandle callback_;
+};
 
 // Returns aten::add_.Tensor when the op that is about to run is the engine's sum of two gradients
 // and the engine would add into the first one on real tensors. Returns nothing for every other op.

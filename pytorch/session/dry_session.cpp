@@ -75,6 +75,7 @@ Status DrySession::start() {
     return Status(ErrorCode::kInvalidArgument,
                   "a TERAIO session is running in this process: leave it before starting another");
   watch_forks();
+  running_nodes_.emplace();
   set_active_session(active_.get());
   observe_this_thread(true);
   return {};
@@ -84,6 +85,7 @@ Status DrySession::stop() {
   if (active_session() != active_.get()) return {};
   observe_this_thread(false);
   set_active_session(nullptr);
+  running_nodes_.reset();
   retire(active_);
   forget_collectives();
   return runtime_->stop();

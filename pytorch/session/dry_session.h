@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "engine/iteration_log.h"
+#include "observe/fake_autograd.h"
 #include "runtime/runtime.h"
 #include "storages/active_session.h"
 #include "trace/trace.h"
@@ -73,6 +74,7 @@ class DrySession {
   std::shared_ptr<Machine> machine_;
   std::shared_ptr<runtime::Runtime> runtime_;  // shares the machine's ownership
   std::shared_ptr<ActiveSession> active_;
+  std::optional<RunningNodes> running_nodes_;  // from start() to stop()
 };
 
 }  // namespace teraio::pytorch
