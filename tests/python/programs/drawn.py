@@ -24,4 +24,5 @@ def one_of(choices, name):
 
 def in_turn(choices):
     """Returns a third of the choices, in their order: another one on each of three days."""
-    return list(choices) if ALL else list(choices)[NUMBER % TURNS :: TURNS]
+    choices = list(choices)
+    return choices if ALL else choices[NUMBER % TURNS % len(choices) :: TURNS]
