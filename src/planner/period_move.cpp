@@ -15,7 +15,8 @@ trace::OpIndex in_iteration(int64_t op, const Problem& problem) {
 plan::Migration leaving(const Problem& problem, const trace::InactivePeriod& period,
                         const PeriodMove& move) {
   return {period.tensor, move.writes ? plan::Action::kOffload : plan::Action::kDrop,
-          in_iteration(period.first, problem), in_iteration(period.deadline(), problem), move.tier};
+          in_iteration(move.leaves_at, problem), in_iteration(period.deadline(), problem),
+          move.tier};
 }
 
 plan::Migration returning(const Problem& problem, const trace::InactivePeriod& period,

@@ -9,12 +9,13 @@
 
 namespace teraio::planner {
 
-// The tensor leaves when its period begins, its bytes are free from `free_from`, when its write is
-// expected to end, to `needed_from`, when its read may start. Ops are unrolled. A value type.
+// The tensor leaves at `leaves_at`, its bytes are free from `free_from`, when its write is expected
+// to end, to `needed_from`, when its read may start. Ops are unrolled. A value type.
 struct PeriodMove {
   bool moved = false;
   bool writes = false;  // an offload; otherwise a drop, which uses the copy of an earlier move
   plan::Tier tier = plan::Tier::kSsd;
+  int64_t leaves_at = 0;
   int64_t free_from = 0;
   int64_t needed_from = 0;
 };

@@ -107,6 +107,9 @@ class PlanBuilder {
   bool relocate(int32_t period, plan::Tier tier);
   // Changes the op from which the bytes of a moved period are needed again.
   void set_needed_from(int32_t period, int64_t op);
+  // Issues the write of a moved period at `op`, which lies between its trigger so far and
+  // needed_from. Its bandwidth stays booked where it was.
+  void postpone_write(int32_t period, int64_t op);
 
   // Returns the tier of the copy of the period's epoch; nullopt when there is none.
   std::optional<plan::Tier> tier_of_copy(int32_t index) const {

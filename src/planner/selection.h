@@ -29,6 +29,11 @@ void revert_unneeded(PlanBuilder& builder);
 // channels never idle while there is room.
 void prefetch_early(PlanBuilder& builder);
 
+// Postpones writes that would begin while ops wait (`waits`: per op) until they do not, where
+// memory allows it. Drives that share their bandwidth between the directions then read at their
+// full rate. Returns whether a write was postponed. To be called before reads are made earlier.
+bool write_late(PlanBuilder& builder, const std::vector<bool>& waits);
+
 // Lets no read start more than `horizon_ns` before it must on the timeline `op_ns`: memory that
 // early reads take is missing when writes are late.
 void limit_read_ahead(PlanBuilder& builder, const std::vector<double>& op_ns, double horizon_ns);
