@@ -26,15 +26,15 @@ namespace teraio::device {
 // PyTorch's caching allocator.
 //
 // Threads: as Device::allocate.
-class NeighbourAllocator {
+class FrameworkAllocator {
  public:
-  virtual ~NeighbourAllocator() = default;
+  virtual ~FrameworkAllocator() = default;
   // The GPU memory that it holds, in use or cached for reuse.
   virtual int64_t held_bytes() const = 0;
   // Since the last reset_peak(), as far as it knows: at least what it holds now.
   virtual int64_t held_peak_bytes() const = 0;
   virtual void reset_peak() = 0;
-  // A limit that others have set on what both hold, as far as the neighbour knows one. It stays in
+  // A limit that others have set on what both hold, as far as this allocator knows one. It stays in
   // force while the device has a budget.
   virtual int64_t common_limit_bytes() const { return kNoBudget; }
   // It takes no more memory than that from now on. What it holds beyond stays.
@@ -52,7 +52,7 @@ struct CudaDeviceOptions {
   // device uses a stream of its own, on which nothing else is enqueued.
   std::function<void*()> compute_stream = {};
   // What it holds counts against the budget. Null: the device shares its budget with nobody.
-  std::unique_ptr<NeighbourAllocator> neighbour = nullptr;
+  std::unique_ptr<FrameworkAllocator> framework = nullptr;
 };
 
 struct CudaFacts {

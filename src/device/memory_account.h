@@ -19,7 +19,7 @@ struct MemoryUsage {
   int64_t allocated_peak_bytes = 0;  // since the last reset_peak()
   int64_t reserved_bytes = 0;  // physical memory held: allocated, plus free memory kept for reuse
   int64_t reserved_peak_bytes = 0;
-  int64_t neighbour_bytes = 0;     // of the budget, what another allocator holds
+  int64_t framework_bytes = 0;     // of the budget, what another allocator holds
   int64_t rounding_bytes = 0;      // lost to rounding (internal fragmentation)
   int64_t largest_free_bytes = 0;  // largest allocation for which no block moves
 };

@@ -477,9 +477,9 @@ iteration::Profile Runtime::recorded_profile() {
         return engine_.can_leave(tensor) || tensor.residency != engine::Residency::kResident ||
                tensor.is_being_moved();
       });
-  // What is outside is held by the device's neighbour where it has one.
+  // What is outside is held by the framework's allocator where the device shares its memory.
   profile.untouched_bytes +=
-      std::max(outside_bytes_, options_.engine.device->usage().neighbour_bytes);
+      std::max(outside_bytes_, options_.engine.device->usage().framework_bytes);
   return profile;
 }
 

@@ -2,7 +2,7 @@
 //
 // SessionAllocator takes the place of PyTorch's caching allocator. Allocations that a session may
 // offload go to the runtime, whose device has memory of its own; all others are forwarded to the
-// caching allocator, which shares the budget (CachingNeighbour). When that runs out of memory, also
+// caching allocator, which shares the budget (CachingAllocator). When that runs out of memory, also
 // in a direct call for a library's workspace, the runtime offloads tensors, their memory returns to
 // the GPU, and the allocation is tried again. SessionAllocator does this instead of a
 // FreeMemoryCallback, which would run with the caching allocator's lock: a thread inside the
@@ -26,7 +26,7 @@
 #include "running_op.h"
 #include "storages/active_session.h"
 #include "storages/adoption.h"
-#include "storages/cuda/caching_neighbour.h"
+#include "storages/cuda/caching_allocator.h"
 #include "storages/cuda/session_statistics.h"
 #include "storages/data_pointer.h"
 #include "storages/storage_swap.h"
@@ -343,7 +343,7 @@ class CudaBackend final : public DeviceBackend {
     options.ordinal = ordinal_;
     options.budget_bytes = budget_bytes;
     options.compute_stream = [this] { return static_cast<void*>(stream_); };
-    options.neighbour = std::make_unique<CachingNeighbour>(*stock(), ordinal_, facts_.memory_bytes);
+    options.framework = std::make_unique<CachingAllocator>(*stock(), ordinal_, facts_.memory_bytes);
     auto device = make_cuda_device(std::move(options));
     if (!device.ok()) return device.status();
     return std::unique_ptr<device::Device>(std::move(*device));

@@ -127,7 +127,7 @@ Status CudaDevice::open() {
     TERAIO_RETURN_IF_ERROR(cuda_status(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking),
                                        "create a stream on " + name_));
   auto memory = CudaMemory::make(options_.ordinal, account_.budget_bytes(),
-                                 std::move(options_.neighbour), [this] {
+                                 std::move(options_.framework), [this] {
                                    const PauseOfOps pause(&timer_);
                                    return finish();
                                  });
@@ -258,7 +258,7 @@ int64_t CudaDevice::return_free(int64_t size_bytes) {
 MemoryUsage CudaDevice::complete(MemoryUsage usage) const {
   usage.reserved_bytes = std::max(memory_->held_bytes(), usage.allocated_bytes);
   usage.reserved_peak_bytes = std::max(memory_->held_peak_bytes(), usage.allocated_peak_bytes);
-  usage.neighbour_bytes = memory_->neighbour_bytes_within(usage.budget_bytes);
+  usage.framework_bytes = memory_->framework_bytes_within(usage.budget_bytes);
   usage.largest_free_bytes = memory_->largest_bytes();
   return usage;
 }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kBudgetBytes = 128 * kMiB;
 
-// What the test sees of the neighbour.
+// What the test sees of the framework.
 struct Observed {
   int64_t held_bytes = 0;
   int64_t cached_bytes = 0;  // of them
@@ -26,9 +26,9 @@ struct Observed {
   int64_t device_held_bytes = 0;
 };
 
-class Neighbour final : public NeighbourAllocator {
+class OtherAllocator final : public FrameworkAllocator {
  public:
-  explicit Neighbour(Observed& observed) : observed_(observed) {}
+  explicit OtherAllocator(Observed& observed) : observed_(observed) {}
   int64_t held_bytes() const override { return observed_.held_bytes; }
   int64_t held_peak_bytes() const override {
     return std::max(observed_.peak_bytes, observed_.held_bytes);
@@ -57,7 +57,7 @@ class CudaMemoryTest : public ::testing::Test {
   }
   void open() {
     auto device = make_cuda_device(
-        {.budget_bytes = kBudgetBytes, .neighbour = std::make_unique<Neighbour>(neighbour_)});
+        {.budget_bytes = kBudgetBytes, .framework = std::make_unique<OtherAllocator>(framework_)});
     ASSERT_TRUE(device.ok()) << device.status().message();
     device_ = std::move(*device);
   }
@@ -68,26 +68,26 @@ class CudaMemoryTest : public ::testing::Test {
     return static_cast<int64_t>(free_bytes);
   }
 
-  Observed neighbour_;
+  Observed framework_;
   std::unique_ptr<Device> device_;
 };
 
-TEST_F(CudaMemoryTest, TheNeighbourMayHoldWhatIsLeft) {
+TEST_F(CudaMemoryTest, TheFrameworkMayHoldWhatIsLeft) {
   open();
-  EXPECT_EQ(neighbour_.limit_bytes, kBudgetBytes);
+  EXPECT_EQ(framework_.limit_bytes, kBudgetBytes);
   std::byte* memory = device_->allocate(48 * kMiB);
   ASSERT_NE(memory, nullptr);
-  EXPECT_EQ(neighbour_.limit_bytes, kBudgetBytes - 48 * kMiB);
-  EXPECT_EQ(neighbour_.device_allocated_bytes, 48 * kMiB);
-  EXPECT_EQ(neighbour_.device_held_bytes, 48 * kMiB);
+  EXPECT_EQ(framework_.limit_bytes, kBudgetBytes - 48 * kMiB);
+  EXPECT_EQ(framework_.device_allocated_bytes, 48 * kMiB);
+  EXPECT_EQ(framework_.device_held_bytes, 48 * kMiB);
   device_->release(memory);
-  EXPECT_EQ(neighbour_.device_allocated_bytes, 0);
-  EXPECT_EQ(neighbour_.device_held_bytes, 48 * kMiB) << "free pages are kept";
+  EXPECT_EQ(framework_.device_allocated_bytes, 0);
+  EXPECT_EQ(framework_.device_held_bytes, 48 * kMiB) << "free pages are kept";
 }
 
-TEST_F(CudaMemoryTest, WhatTheNeighbourHoldsCountsAgainstTheBudget) {
+TEST_F(CudaMemoryTest, WhatTheFrameworkHoldsCountsAgainstTheBudget) {
   open();
-  neighbour_.held_bytes = 64 * kMiB;
+  framework_.held_bytes = 64 * kMiB;
   EXPECT_EQ(device_->allocate(66 * kMiB), nullptr);
   std::byte* memory = device_->allocate(64 * kMiB);
   ASSERT_NE(memory, nullptr);
@@ -96,26 +96,26 @@ TEST_F(CudaMemoryTest, WhatTheNeighbourHoldsCountsAgainstTheBudget) {
   device_->release(memory);
 }
 
-TEST_F(CudaMemoryTest, TheNeighbourReturnsWhatItHasCached) {
+TEST_F(CudaMemoryTest, TheFrameworkReturnsWhatItHasCached) {
   open();
-  neighbour_.held_bytes = 64 * kMiB;
-  neighbour_.cached_bytes = 60 * kMiB;
+  framework_.held_bytes = 64 * kMiB;
+  framework_.cached_bytes = 60 * kMiB;
   std::byte* memory = device_->allocate(120 * kMiB);
   ASSERT_NE(memory, nullptr);
-  EXPECT_EQ(neighbour_.held_bytes, 4 * kMiB);
+  EXPECT_EQ(framework_.held_bytes, 4 * kMiB);
   device_->release(memory);
 }
 
 TEST_F(CudaMemoryTest, ASizeThatWasRefusedIsNotTriedAgainInVain) {
   open();
-  neighbour_.held_bytes = 64 * kMiB;
+  framework_.held_bytes = 64 * kMiB;
   std::byte* memory = device_->allocate(32 * kMiB);
   ASSERT_NE(memory, nullptr);
   for (int i = 0; i < 10; ++i) EXPECT_EQ(device_->allocate(40 * kMiB), nullptr);
-  EXPECT_EQ(neighbour_.asked_count, 1);
+  EXPECT_EQ(framework_.asked_count, 1);
   EXPECT_EQ(device_->allocate(38 * kMiB), nullptr);
-  EXPECT_EQ(neighbour_.asked_count, 2) << "a smaller one may fit";
-  neighbour_.held_bytes = 0;
+  EXPECT_EQ(framework_.asked_count, 2) << "a smaller one may fit";
+  framework_.held_bytes = 0;
   std::byte* other = device_->allocate(40 * kMiB, Effort::kUtmost);
   EXPECT_NE(other, nullptr);
   device_->release(other);
@@ -124,7 +124,7 @@ TEST_F(CudaMemoryTest, ASizeThatWasRefusedIsNotTriedAgainInVain) {
 
 TEST_F(CudaMemoryTest, ASizeThatWasRefusedIsTriedAgainWhenNoMoreIsMissing) {
   open();
-  neighbour_.held_bytes = 64 * kMiB;
+  framework_.held_bytes = 64 * kMiB;
   std::byte* large = device_->allocate(60 * kMiB);
   std::byte* small = device_->allocate(2 * kMiB);
   ASSERT_NE(small, nullptr);
@@ -136,7 +136,7 @@ TEST_F(CudaMemoryTest, ASizeThatWasRefusedIsTriedAgainWhenNoMoreIsMissing) {
   device_->release(large);
 }
 
-TEST_F(CudaMemoryTest, FreePagesReturnForTheNeighbour) {
+TEST_F(CudaMemoryTest, FreePagesReturnForTheFramework) {
   open();
   std::byte* kept = device_->allocate(20 * kMiB);
   std::byte* memory = device_->allocate(100 * kMiB);
@@ -146,22 +146,22 @@ TEST_F(CudaMemoryTest, FreePagesReturnForTheNeighbour) {
   device_->release(memory);
   EXPECT_EQ(device_->return_free_bytes(30 * kMiB), 30 * kMiB);
   EXPECT_EQ(gpu_free_bytes(), free_bytes + 30 * kMiB);
-  EXPECT_EQ(neighbour_.limit_bytes, kBudgetBytes - 90 * kMiB);
+  EXPECT_EQ(framework_.limit_bytes, kBudgetBytes - 90 * kMiB);
   EXPECT_EQ(device_->return_free_bytes(1000 * kMiB), 70 * kMiB);
   device_->release(kept);
 }
 
 // A program's tensors are copied into the device's memory before their segments are free.
-TEST_F(CudaMemoryTest, WhatTheNeighbourHasFromBeforeDoesNotCountAtAllCosts) {
-  neighbour_.held_bytes = 120 * kMiB;
+TEST_F(CudaMemoryTest, WhatTheFrameworkHasFromBeforeDoesNotCountWithUtmostEffort) {
+  framework_.held_bytes = 120 * kMiB;
   open();
   EXPECT_EQ(device_->allocate(32 * kMiB), nullptr);
   std::byte* memory = device_->allocate(32 * kMiB, Effort::kUtmost);
   ASSERT_NE(memory, nullptr);
-  neighbour_.held_bytes = 60 * kMiB;
+  framework_.held_bytes = 60 * kMiB;
   std::byte* other = device_->allocate(32 * kMiB, Effort::kUtmost);
   ASSERT_NE(other, nullptr);
-  neighbour_.held_bytes = 60 * kMiB + 40 * kMiB;
+  framework_.held_bytes = 60 * kMiB + 40 * kMiB;
   EXPECT_EQ(device_->allocate(32 * kMiB, Effort::kUtmost), nullptr) << "what has come since counts";
   device_->release(other);
   device_->release(memory);
@@ -174,7 +174,7 @@ TEST_F(CudaMemoryTest, ASmallerBudgetReturnsFreePages) {
   device_->release(memory);
   device_->set_budget_bytes(100 * kMiB);
   EXPECT_EQ(device_->usage().reserved_bytes, 100 * kMiB);
-  EXPECT_EQ(neighbour_.limit_bytes, 0);
+  EXPECT_EQ(framework_.limit_bytes, 0);
   device_->release(kept);
 }
 

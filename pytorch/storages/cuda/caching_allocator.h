@@ -1,4 +1,4 @@
-// CachingNeighbour: PyTorch's caching allocator beside a session's memory on the same GPU.
+// CachingAllocator: PyTorch's caching allocator beside a session's memory on the same GPU.
 //
 // It keeps what a session never offloads: small tensors, workspaces of libraries, tensors of other
 // streams, and what was there before. Its limit is its memory fraction.
@@ -17,13 +17,13 @@
 
 namespace teraio::pytorch {
 
-class CachingNeighbour final : public device::NeighbourAllocator {
+class CachingAllocator final : public device::FrameworkAllocator {
  public:
   // `allocator` is PyTorch's own, and `memory_bytes` the memory of the GPU.
-  CachingNeighbour(c10::cuda::CUDACachingAllocator::CUDAAllocator& allocator,
+  CachingAllocator(c10::cuda::CUDACachingAllocator::CUDAAllocator& allocator,
                    c10::DeviceIndex ordinal, int64_t memory_bytes);
   // The program's own limit applies again.
-  ~CachingNeighbour() override;
+  ~CachingAllocator() override;
 
   int64_t held_bytes() const override { return held().current; }
   // PyTorch's peak is the program's to reset. When it has not moved since reset_peak(), what is
