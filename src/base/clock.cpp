@@ -22,10 +22,10 @@ int64_t unix_offset_ns(const Clock& clock) {
   return offset_ns;
 }
 
-void VirtualClock::set(int64_t moment_ns) const {
+void VirtualClock::set(int64_t time_ns) const {
   int64_t now_ns = now_ns_.load(std::memory_order_relaxed);
-  while (now_ns < moment_ns &&
-         !now_ns_.compare_exchange_weak(now_ns, moment_ns, std::memory_order_relaxed)) {
+  while (now_ns < time_ns &&
+         !now_ns_.compare_exchange_weak(now_ns, time_ns, std::memory_order_relaxed)) {
   }
 }
 

@@ -40,12 +40,12 @@ class VirtualClock final : public Clock {
  public:
   int64_t now_ns() const override { return now_ns_.load(std::memory_order_relaxed); }
 
-  // Sets the time to `moment_ns`; does nothing when that moment has passed already.
-  void advance_to(int64_t moment_ns) { set(moment_ns); }
+  // Sets the time to `time_ns`; does nothing when that time has passed already.
+  void advance_to(int64_t time_ns) { set(time_ns); }
   void sleep(int64_t duration_ns) const override { set(now_ns() + duration_ns); }
 
  private:
-  void set(int64_t moment_ns) const;
+  void set(int64_t time_ns) const;
 
   mutable std::atomic<int64_t> now_ns_{0};
 };

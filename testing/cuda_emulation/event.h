@@ -10,7 +10,7 @@ namespace teraio::testing::emulated_cuda {
 struct Event {
   unsigned flags = 0;
   int32_t device = 0;                // only its streams record the event
-  MomentPtr moment;                  // of the last record; null: never recorded
+  PointPtr point;                    // of the last record; null: never recorded
   std::shared_ptr<Capture> capture;  // the last record was captured by it; null otherwise
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 using namespace teraio::testing::emulated_cuda;
 
-// An event that was recorded in a capture has no moment until its graph runs.
+// An event that was recorded in a capture has no point until its graph runs.
 cudaError_t check_outside_of_capture(const Event* event) {
   if (event == nullptr) return cudaErrorInvalidResourceHandle;
   return event->capture != nullptr ? cudaErrorCapturedEvent : cudaSuccess;
@@ -20,11 +20,11 @@ cudaError_t check_outside_of_capture(const Event* event) {
 cudaError_t record(Machine& machine, Lock& lock, Stream& stream, Event& event) {
   if (event.device != stream.device) return cudaErrorInvalidResourceHandle;
   event.capture = stream.capture;
-  event.moment = nullptr;
+  event.point = nullptr;
   if (stream.capture != nullptr) return cudaSuccess;
   Task task;
   task.name = "record";
-  task.end = event.moment = std::make_shared<Moment>();
+  task.end = event.point = std::make_shared<Point>();
   machine.executor.push(stream, std::move(task), lock);
   return cudaSuccess;
 }
@@ -32,9 +32,9 @@ cudaError_t record(Machine& machine, Lock& lock, Stream& stream, Event& event) {
 cudaError_t milliseconds_between(const Event& begin, const Event& end, float* milliseconds) {
   if (((begin.flags | end.flags) & cudaEventDisableTiming) != 0)
     return cudaErrorInvalidResourceHandle;
-  if (begin.moment == nullptr || end.moment == nullptr) return cudaErrorInvalidResourceHandle;
-  if (!begin.moment->has_passed || !end.moment->has_passed) return cudaErrorNotReady;
-  const auto between = end.moment->when - begin.moment->when;
+  if (begin.point == nullptr || end.point == nullptr) return cudaErrorInvalidResourceHandle;
+  if (!begin.point->has_passed || !end.point->has_passed) return cudaErrorNotReady;
+  const auto between = end.point->when - begin.point->when;
   *milliseconds = std::chrono::duration<float, std::milli>(between).count();
   return cudaSuccess;
 }
@@ -89,7 +89,7 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
     const cudaError_t error = check_outside_of_capture(event);
     if (error != cudaSuccess) return error;
     machine.executor.look();
-    const bool is_pending = event->moment != nullptr && !event->moment->has_passed;
+    const bool is_pending = event->point != nullptr && !event->point->has_passed;
     return is_pending ? cudaErrorNotReady : cudaSuccess;
   });
 }
@@ -100,8 +100,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
     const Event* event = find_event(machine, handle);
     const cudaError_t error = check_outside_of_capture(event);
     if (error != cudaSuccess) return error;
-    const MomentPtr moment = event->moment;
-    if (moment != nullptr) machine.executor.wait_for(*moment, lock);
+    const PointPtr point = event->point;
+    if (point != nullptr) machine.executor.wait_for(*point, lock);
     return machine.executor.failure();
   });
 }

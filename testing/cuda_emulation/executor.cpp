@@ -138,12 +138,12 @@ void Executor::wait_for_device(int32_t device, Lock& lock) {
   });
 }
 
-void Executor::wait_for(const Moment& moment, Lock& lock) {
-  wait_until(lock, [&] { return moment.has_passed; });
+void Executor::wait_for(const Point& point, Lock& lock) {
+  wait_until(lock, [&] { return point.has_passed; });
 }
 
-void Executor::pass(Moment& moment) {
-  moment = {true, std::chrono::steady_clock::now()};
+void Executor::pass(Point& point) {
+  point = {true, std::chrono::steady_clock::now()};
   changed_.notify_all();
 }
 

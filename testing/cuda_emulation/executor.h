@@ -30,17 +30,17 @@ namespace teraio::testing::emulated_cuda {
 using Lock = std::unique_lock<std::mutex>;
 
 // One record of an event.
-struct Moment {
+struct Point {
   bool has_passed = false;
   TimePoint when;
 };
-using MomentPtr = std::shared_ptr<Moment>;
+using PointPtr = std::shared_ptr<Point>;
 
 struct Task {
   const char* name = "";
   std::function<void()> run;   // without the lock; an exception is a failure of the device
-  MomentPtr after;             // null: nothing to wait for
-  MomentPtr end;               // passes when the task has run
+  PointPtr after;              // null: nothing to wait for
+  PointPtr end;                // passes when the task has run
   const char* host = nullptr;  // pinned bytes that the task uses until it has run
   size_t host_bytes = 0;
   Unit unit = Unit::kNone;
@@ -85,9 +85,9 @@ class Executor {
   // Block until the work that has been submitted so far is done.
   void wait_for_stream(Stream& stream, Lock& lock);
   void wait_for_device(int32_t device, Lock& lock);
-  void wait_for(const Moment& moment, Lock& lock);
-  // The moment has come: what waits for it may go on.
-  void pass(Moment& moment);
+  void wait_for(const Point& point, Lock& lock);
+  // The point has come: what waits for it may go on.
+  void pass(Point& point);
   // A thread looks without waiting: with lazy execution a little may happen meanwhile.
   void look();
 

@@ -23,14 +23,14 @@ __attribute__((visibility("default"))) int launch(void* stream, const char* name
 
 // What work of a stream can wait for and no stream does, such as a message of another process. The
 // thread that works the streams off goes on with others meanwhile.
-struct Moment;
-__attribute__((visibility("default"))) std::shared_ptr<Moment> make_moment();
-// What is enqueued on `stream` from now on runs after pass_moment(). Returns a cudaError_t.
+struct Point;
+__attribute__((visibility("default"))) std::shared_ptr<Point> make_point();
+// What is enqueued on `stream` from now on runs after pass_point(). Returns a cudaError_t.
 // Threads: any.
 __attribute__((visibility("default"))) int launch_wait(void* stream, const char* name,
-                                                       std::shared_ptr<Moment> moment);
+                                                       std::shared_ptr<Point> point);
 // A second call does nothing. Threads: any.
-__attribute__((visibility("default"))) void pass_moment(Moment& moment);
+__attribute__((visibility("default"))) void pass_point(Point& point);
 
 // Where the CPU finds what lies at a device address; an address of the host stays what it is.
 __attribute__((visibility("default"))) void* shadow_of(const void* device_address);

@@ -72,7 +72,7 @@ cudaError_t MemoryPools::release(void* memory, Stream& stream, Lock& lock) {
   pool->used_bytes -= size_bytes;
   Task task;
   task.name = "free";
-  task.end = std::make_shared<Moment>();
+  task.end = std::make_shared<Point>();
   char* bytes = memory_.shadow(memory);
   if (poisons_) task.run = [bytes, size = size_bytes] { std::memset(bytes, 0xFF, size); };
   pool->free.push_back({static_cast<char*>(memory), size_bytes, task.end});

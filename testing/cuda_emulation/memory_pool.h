@@ -20,7 +20,7 @@ struct MemoryPool {
   struct Free {
     char* memory;
     size_t size_bytes;
-    MomentPtr since;
+    PointPtr since;
   };
   int32_t device = 0;
   uint64_t release_threshold_bytes = 0;

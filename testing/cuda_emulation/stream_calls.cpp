@@ -21,10 +21,10 @@ bool forgets_waits_of(const Machine& machine, const void* caller) {
          std::strstr(file.dli_fname, name.c_str()) != nullptr;
 }
 
-void push_wait(Machine& machine, Lock& lock, Stream& stream, const char* name, MomentPtr moment) {
+void push_wait(Machine& machine, Lock& lock, Stream& stream, const char* name, PointPtr point) {
   Task task;
   task.name = name;
-  task.after = std::move(moment);
+  task.after = std::move(point);
   machine.executor.push(stream, std::move(task), lock);
 }
 
@@ -33,8 +33,8 @@ cudaError_t wait_on(Machine& machine, Lock& lock, Stream& stream, const Event& e
     machine.captures.join(stream, event.capture);
     return cudaSuccess;
   }
-  if (event.moment == nullptr) return cudaSuccess;
-  push_wait(machine, lock, stream, "wait", event.moment);
+  if (event.point == nullptr) return cudaSuccess;
+  push_wait(machine, lock, stream, "wait", event.point);
   return cudaSuccess;
 }
 
@@ -55,20 +55,20 @@ int launch(void* stream, const char* name, std::function<void()> run, Work work)
                           });
 }
 
-MomentPtr make_moment() { return std::make_shared<Moment>(); }
+PointPtr make_point() { return std::make_shared<Point>(); }
 
-int launch_wait(void* stream, const char* name, MomentPtr moment) {
+int launch_wait(void* stream, const char* name, PointPtr point) {
   return call_with_stream(static_cast<cudaStream_t>(stream),
                           [&](Machine& machine, Lock& lock, Stream& target) {
-                            push_wait(machine, lock, target, name, std::move(moment));
+                            push_wait(machine, lock, target, name, std::move(point));
                             return cudaSuccess;
                           });
 }
 
-void pass_moment(Moment& moment) {
+void pass_point(Point& point) {
   Machine& machine = Machine::get();
   const Lock lock(machine.mutex);
-  if (!moment.has_passed) machine.executor.pass(moment);
+  if (!point.has_passed) machine.executor.pass(point);
 }
 
 void* shadow_of(const void* device_address) { return Machine::get().memory.shadow(device_address); }

@@ -13,7 +13,7 @@ namespace {
 
 using emulated_cuda::launch;
 using emulated_cuda::launch_wait;
-using emulated_cuda::pass_moment;
+using emulated_cuda::pass_point;
 
 Outcome outcome_of(int error) {
   if (error == cudaSuccess) return {};
@@ -177,13 +177,13 @@ void Communicator::advance() {
   Operation& operation = *current_;
   if (operation.phase == Operation::Phase::kHasBegun && is_awaited(operation)) {
     operation.phase = Operation::Phase::kMayRead;
-    pass_moment(*operation.may_read);
+    pass_point(*operation.may_read);
   }
   if (operation.phase != Operation::Phase::kHasRead) return;
   const bool is_all = send_what_is_awaited(operation) && take_data(operation);
   if (!is_all || !mesh_.is_flushed()) return;
   operation.phase = Operation::Phase::kHasData;
-  pass_moment(*operation.has_data);
+  pass_point(*operation.has_data);
 }
 
 // Another rank is ready for what the operation sends, or nothing is sent to another.
@@ -299,8 +299,8 @@ void Communicator::fail(ncclResult_t result, std::string text) {
 
 void Communicator::open_gates() {
   if (current_ == nullptr) return;
-  pass_moment(*current_->may_read);
-  pass_moment(*current_->has_data);
+  pass_point(*current_->may_read);
+  pass_point(*current_->has_data);
 }
 
 Outcome Communicator::finalize() {

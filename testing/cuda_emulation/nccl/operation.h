@@ -48,8 +48,8 @@ class Operation {
   Phase phase = Phase::kWaits;
   std::vector<Sent> sends;
   std::vector<Received> receives;
-  const std::shared_ptr<emulated_cuda::Moment> may_read = emulated_cuda::make_moment();
-  const std::shared_ptr<emulated_cuda::Moment> has_data = emulated_cuda::make_moment();
+  const std::shared_ptr<emulated_cuda::Point> may_read = emulated_cuda::make_point();
+  const std::shared_ptr<emulated_cuda::Point> has_data = emulated_cuda::make_point();
 
  private:
   struct Part {
