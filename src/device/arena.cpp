@@ -20,10 +20,10 @@ ByteRange units_inside(const Gap& gap, int64_t unit_bytes) {
 
 }  // namespace
 
-Arena::Arena(std::unique_ptr<AddressSpace> space, int64_t chunk_bytes)
-    : space_(std::move(space)), chunk_bytes_(chunk_bytes) {
-  TERAIO_CHECK(chunk_bytes % space_->page_bytes() == 0);
-  uncommitted_.insert({0, space_->size_bytes() / chunk_bytes * chunk_bytes});
+Arena::Arena(std::unique_ptr<AddressSpace> space, int64_t commit_bytes)
+    : space_(std::move(space)), commit_bytes_(commit_bytes) {
+  TERAIO_CHECK(commit_bytes % space_->page_bytes() == 0);
+  uncommitted_.insert({0, space_->size_bytes() / commit_bytes * commit_bytes});
 }
 
 // --- Blocks -------------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ std::byte* Arena::allocate_free(int64_t size_bytes, const Tenant& tenant) {
 std::byte* Arena::allocate(int64_t size_bytes, const Tenant& tenant, int64_t growth_limit_bytes,
                            Effort effort) {
   if (std::byte* block = allocate_free(size_bytes, tenant)) return block;
-  for (const int64_t unit_bytes : {chunk_bytes_, space_->page_bytes()}) {
+  for (const int64_t unit_bytes : {commit_bytes_, space_->page_bytes()}) {
     const std::optional<Growth> growth = least_growth(size_bytes, unit_bytes);
     if (growth && growth->commit.size_bytes <= growth_limit_bytes)
       return grow(*growth, size_bytes, tenant);
@@ -195,14 +195,14 @@ bool Arena::exchange_pages(int64_t size_bytes, int64_t growth_limit_bytes) {
     if (!kept.contains(gap.begin_bytes))
       available_bytes += units_inside(gap, page_bytes).size_bytes;
   if (available_bytes < missing_bytes) return false;
-  int64_t returned_bytes = trim_units(missing_bytes, chunk_bytes_, kept);
+  int64_t returned_bytes = trim_units(missing_bytes, commit_bytes_, kept);
   if (returned_bytes < missing_bytes)
     returned_bytes += trim_units(missing_bytes - returned_bytes, page_bytes, kept);
   return returned_bytes >= missing_bytes && commit(growth->commit);
 }
 
 void Arena::trim(int64_t size_bytes) {
-  const int64_t returned_bytes = trim_units(size_bytes, chunk_bytes_, {});
+  const int64_t returned_bytes = trim_units(size_bytes, commit_bytes_, {});
   if (returned_bytes < size_bytes)
     trim_units(size_bytes - returned_bytes, space_->page_bytes(), {});
 }

@@ -3,8 +3,8 @@
 //      |####....####|..##|::::::::::::|     # in use   . free   : uncommitted
 //
 // A block gets a place in the gap whose neighbours leave at about the same time (gaps.h). If no gap
-// is large enough, the arena commits more pages, in whole chunks as far as it may. If that does not
-// suffice, blocks have to move: find_room() chooses them, and the owner copies their bytes.
+// is large enough, the arena commits more pages, `commit_bytes` at a time if it may. If that does
+// not suffice, blocks have to move: find_room() chooses them, and the owner copies their bytes.
 //
 // Sizes are multiples of kPageBytes. Threads: one at a time.
 #pragma once
@@ -28,8 +28,8 @@ namespace teraio::device {
 
 class Arena {
  public:
-  // `chunk_bytes` is a multiple of the size of the space's pages.
-  Arena(std::unique_ptr<AddressSpace> space, int64_t chunk_bytes);
+  // `commit_bytes` is a multiple of the size of the space's pages.
+  Arena(std::unique_ptr<AddressSpace> space, int64_t commit_bytes);
 
   // Returns a block of `size_bytes` (> 0, whole kPageBytes), or nullptr. held_bytes() grows by at
   // most `growth_limit_bytes`. With Effort::kUtmost, free pages return to the system where that
@@ -48,7 +48,7 @@ class Arena {
   void relocate(std::span<const Relocation> relocations);
 
   // Returns at least `size_bytes` of free pages to the system, or all of them if fewer are free:
-  // whole chunks first, and pages where these do not suffice. Stops early if the system refuses.
+  // multiples of `commit_bytes` first, then single pages. Stops early if the system refuses.
   void trim(int64_t size_bytes);
 
   bool contains(const std::byte* address) const { return space_->contains(address); }
@@ -84,7 +84,7 @@ class Arena {
   bool decommit(ByteRange range);
 
   const std::unique_ptr<AddressSpace> space_;
-  const int64_t chunk_bytes_;
+  const int64_t commit_bytes_;
   std::pmr::unsynchronized_pool_resource nodes_;
   Blocks blocks_{&nodes_};
   Gaps gaps_;

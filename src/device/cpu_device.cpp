@@ -29,7 +29,7 @@ int64_t wanted_address_bytes() {
 
 // Memory is taken in huge pages: ops touch them faster, and I/O pins fewer. A budget of only a few
 // of them is taken in smaller parts.
-int64_t chunk_bytes(int64_t budget_bytes) {
+int64_t commit_bytes(int64_t budget_bytes) {
   constexpr int64_t kHugePagesMin = 64;
   if (budget_bytes >= kHugePagesMin * kHugePageBytes) return kHugePageBytes;
   return static_cast<int64_t>(
@@ -39,7 +39,7 @@ int64_t chunk_bytes(int64_t budget_bytes) {
 class CpuDevice final : public Device {
  public:
   CpuDevice(std::unique_ptr<AddressSpace> space, int64_t budget_bytes)
-      : arena_(std::move(space), chunk_bytes(budget_bytes)), account_(budget_bytes) {}
+      : arena_(std::move(space), commit_bytes(budget_bytes)), account_(budget_bytes) {}
 
   std::string_view name() const override { return "cpu"; }
   bool is_host_addressable() const override { return true; }

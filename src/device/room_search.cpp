@@ -7,26 +7,26 @@
 namespace teraio::device {
 namespace {
 
-// Windows that are tried, those with the fewest bytes to move first.
-constexpr size_t kWindowsTried = 32;
+// Regions that are tried, those with the fewest bytes to move first.
+constexpr size_t kRegionsTried = 32;
 
 // Copies of which a slide may consist, each as long as the block slides.
 constexpr int64_t kCopiesPerSlide = 64;
 
 // The blocks from `first` to before `last` lie in it.
-struct Window {
+struct Region {
   int64_t begin_bytes = 0;
   size_t first = 0;
   size_t last = 0;
   int64_t moved_bytes = 0;
 };
 
-std::vector<Window> cheapest(std::vector<Window> windows) {
-  const size_t count = std::min(windows.size(), kWindowsTried);
-  std::ranges::partial_sort(windows, windows.begin() + static_cast<std::ptrdiff_t>(count), {},
-                            &Window::moved_bytes);
-  windows.resize(count);
-  return windows;
+std::vector<Region> cheapest(std::vector<Region> regions) {
+  const size_t count = std::min(regions.size(), kRegionsTried);
+  std::ranges::partial_sort(regions, regions.begin() + static_cast<std::ptrdiff_t>(count), {},
+                            &Region::moved_bytes);
+  regions.resize(count);
+  return regions;
 }
 
 class RoomSearch {
@@ -35,9 +35,9 @@ class RoomSearch {
       : blocks_(blocks), gaps_(gaps), size_bytes_(size_bytes) {}
 
   // Those of at most `most_bytes`, the cheapest first.
-  std::vector<Window> windows(int64_t most_bytes) const;
-  // Moves the blocks of the window, large ones first. Empty: not all find a place.
-  std::vector<BlockMove> clear(const Window& window) const;
+  std::vector<Region> regions(int64_t most_bytes) const;
+  // Moves the blocks of the region, large ones first. Empty: not all find a place.
+  std::vector<BlockMove> clear(const Region& region) const;
   // Slides blocks down, as few bytes as possible. Empty: it takes more than `most_bytes`.
   std::vector<BlockMove> slide_within(int64_t most_bytes) const;
   // Both: blocks between two that stay move elsewhere, until what is left there can slide.
@@ -56,7 +56,7 @@ class RoomSearch {
            blocks_[block].range.size_bytes <= kCopiesPerSlide * down_bytes;
   }
   template <typename BeginOf>
-  void add_windows(int64_t most_bytes, BeginOf begin_of, std::vector<Window>& windows) const;
+  void add_regions(int64_t most_bytes, BeginOf begin_of, std::vector<Region>& regions) const;
   int64_t end_before(size_t block) const {
     return block == 0 ? 0 : blocks_[block - 1].range.end_bytes();
   }
@@ -65,8 +65,8 @@ class RoomSearch {
   }
 
   // Whose blocks slide, if each of them slides far enough.
-  std::vector<Window> slides(int64_t most_bytes) const;
-  std::vector<BlockMove> slide(const Window& window) const;
+  std::vector<Region> slides(int64_t most_bytes) const;
+  std::vector<BlockMove> slide(const Region& region) const;
   std::vector<Stretch> stretches() const;
   std::vector<BlockMove> clear_part(const Stretch& stretch) const;
   std::vector<ArenaBlock> after(std::span<const BlockMove> moves) const;
@@ -76,46 +76,46 @@ class RoomSearch {
   const int64_t size_bytes_;
 };
 
-// Slides a window over the blocks. `begin_of(i)` grows with i.
+// Slides a region over the blocks. `begin_of(i)` grows with i.
 template <typename BeginOf>
-void RoomSearch::add_windows(int64_t most_bytes, BeginOf begin_of,
-                             std::vector<Window>& windows) const {
-  Window window;
+void RoomSearch::add_regions(int64_t most_bytes, BeginOf begin_of,
+                             std::vector<Region>& regions) const {
+  Region region;
   size_t fixed_count = 0;
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    window.begin_bytes = begin_of(i);
-    const int64_t end_bytes = window.begin_bytes + size_bytes_;
-    for (; window.last < blocks_.size() && blocks_[window.last].range.begin_bytes < end_bytes;
-         ++window.last) {
-      fixed_count += blocks_[window.last].may_move ? 0 : 1;
-      window.moved_bytes += blocks_[window.last].range.size_bytes;
+    region.begin_bytes = begin_of(i);
+    const int64_t end_bytes = region.begin_bytes + size_bytes_;
+    for (; region.last < blocks_.size() && blocks_[region.last].range.begin_bytes < end_bytes;
+         ++region.last) {
+      fixed_count += blocks_[region.last].may_move ? 0 : 1;
+      region.moved_bytes += blocks_[region.last].range.size_bytes;
     }
-    for (; window.first < window.last &&
-           blocks_[window.first].range.end_bytes() <= window.begin_bytes;
-         ++window.first) {
-      fixed_count -= blocks_[window.first].may_move ? 0 : 1;
-      window.moved_bytes -= blocks_[window.first].range.size_bytes;
+    for (; region.first < region.last &&
+           blocks_[region.first].range.end_bytes() <= region.begin_bytes;
+         ++region.first) {
+      fixed_count -= blocks_[region.first].may_move ? 0 : 1;
+      region.moved_bytes -= blocks_[region.first].range.size_bytes;
     }
-    if (window.begin_bytes >= 0 && fixed_count == 0 && window.moved_bytes <= most_bytes)
-      windows.push_back(window);
+    if (region.begin_bytes >= 0 && fixed_count == 0 && region.moved_bytes <= most_bytes)
+      regions.push_back(region);
   }
 }
 
-// The cheapest window begins where a block ends, or ends where one begins.
-std::vector<Window> RoomSearch::windows(int64_t most_bytes) const {
-  std::vector<Window> windows;
-  add_windows(
-      most_bytes, [this](size_t i) { return blocks_[i].range.end_bytes(); }, windows);
-  add_windows(
-      most_bytes, [this](size_t i) { return blocks_[i].range.begin_bytes - size_bytes_; }, windows);
-  return cheapest(std::move(windows));
+// The cheapest region begins where a block ends, or ends where one begins.
+std::vector<Region> RoomSearch::regions(int64_t most_bytes) const {
+  std::vector<Region> regions;
+  add_regions(
+      most_bytes, [this](size_t i) { return blocks_[i].range.end_bytes(); }, regions);
+  add_regions(
+      most_bytes, [this](size_t i) { return blocks_[i].range.begin_bytes - size_bytes_; }, regions);
+  return cheapest(std::move(regions));
 }
 
-std::vector<BlockMove> RoomSearch::clear(const Window& window) const {
+std::vector<BlockMove> RoomSearch::clear(const Region& region) const {
   Gaps gaps = gaps_;
-  gaps.cut({window.begin_bytes, size_bytes_});
-  std::vector<ArenaBlock> leaving(blocks_.begin() + static_cast<std::ptrdiff_t>(window.first),
-                                  blocks_.begin() + static_cast<std::ptrdiff_t>(window.last));
+  gaps.cut({region.begin_bytes, size_bytes_});
+  std::vector<ArenaBlock> leaving(blocks_.begin() + static_cast<std::ptrdiff_t>(region.first),
+                                  blocks_.begin() + static_cast<std::ptrdiff_t>(region.last));
   std::ranges::stable_sort(leaving, std::greater(),
                            [](const ArenaBlock& block) { return block.range.size_bytes; });
   std::vector<BlockMove> moves;
@@ -129,30 +129,30 @@ std::vector<BlockMove> RoomSearch::clear(const Window& window) const {
 }
 
 // The free bytes before the blocks `first` to `last`, which is not moved, are enough.
-std::vector<Window> RoomSearch::slides(int64_t most_bytes) const {
-  std::vector<Window> slides;
-  Window window;
+std::vector<Region> RoomSearch::slides(int64_t most_bytes) const {
+  std::vector<Region> slides;
+  Region region;
   int64_t free_bytes = 0;
-  for (; window.last < blocks_.size(); ++window.last) {
-    free_bytes += free_before(window.last);
-    while (window.first < window.last && free_bytes - free_before(window.first) >= size_bytes_) {
-      free_bytes -= free_before(window.first);
-      window.moved_bytes -= blocks_[window.first++].range.size_bytes;
+  for (; region.last < blocks_.size(); ++region.last) {
+    free_bytes += free_before(region.last);
+    while (region.first < region.last && free_bytes - free_before(region.first) >= size_bytes_) {
+      free_bytes -= free_before(region.first);
+      region.moved_bytes -= blocks_[region.first++].range.size_bytes;
     }
-    if (free_bytes >= size_bytes_ && window.moved_bytes <= most_bytes) slides.push_back(window);
-    window.moved_bytes += blocks_[window.last].range.size_bytes;
-    if (!may_slide(window.last, free_bytes)) {
-      free_bytes = window.moved_bytes = 0;
-      window.first = window.last + 1;
+    if (free_bytes >= size_bytes_ && region.moved_bytes <= most_bytes) slides.push_back(region);
+    region.moved_bytes += blocks_[region.last].range.size_bytes;
+    if (!may_slide(region.last, free_bytes)) {
+      free_bytes = region.moved_bytes = 0;
+      region.first = region.last + 1;
     }
   }
   return slides;
 }
 
-std::vector<BlockMove> RoomSearch::slide(const Window& window) const {
+std::vector<BlockMove> RoomSearch::slide(const Region& region) const {
   std::vector<BlockMove> moves;
-  int64_t to_bytes = end_before(window.first);
-  for (size_t i = window.first; i < window.last; to_bytes += blocks_[i++].range.size_bytes) {
+  int64_t to_bytes = end_before(region.first);
+  for (size_t i = region.first; i < region.last; to_bytes += blocks_[i++].range.size_bytes) {
     if (!may_slide(i, blocks_[i].range.begin_bytes - to_bytes)) return {};
     moves.push_back({blocks_[i].range, to_bytes});
   }
@@ -160,8 +160,8 @@ std::vector<BlockMove> RoomSearch::slide(const Window& window) const {
 }
 
 std::vector<BlockMove> RoomSearch::slide_within(int64_t most_bytes) const {
-  for (const Window& window : cheapest(slides(most_bytes)))
-    if (std::vector<BlockMove> moves = slide(window); !moves.empty()) return moves;
+  for (const Region& region : cheapest(slides(most_bytes)))
+    if (std::vector<BlockMove> moves = slide(region); !moves.empty()) return moves;
   return {};
 }
 
@@ -249,8 +249,8 @@ std::vector<BlockMove> find_moves(std::span<const ArenaBlock> blocks, const Gaps
   if (gaps.total_bytes() < size_bytes) return {};
   const RoomSearch search(blocks, gaps, size_bytes);
   std::vector<BlockMove> best = search.slide_within(most_bytes);
-  for (const Window& window : search.windows(best.empty() ? most_bytes : moved_bytes(best)))
-    if (std::vector<BlockMove> moves = search.clear(window); !moves.empty()) return moves;
+  for (const Region& region : search.regions(best.empty() ? most_bytes : moved_bytes(best)))
+    if (std::vector<BlockMove> moves = search.clear(region); !moves.empty()) return moves;
   return best.empty() ? search.clear_and_slide(most_bytes) : best;
 }
 

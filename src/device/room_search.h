@@ -3,7 +3,7 @@
 // There are two ways, and the one that moves fewer bytes is taken:
 //
 //      |####..####|XXXX..XX|..|####|......|     the blocks X move into gaps elsewhere
-//                 '-window-'
+//                 '-region-'
 //      |####....|XXXX|..|XX|.......|######|     the blocks X slide down: the gaps become one
 //
 // Where neither makes room, some blocks between two that stay move elsewhere, and the others slide.

@@ -24,11 +24,11 @@ bool anything_may_move(void* /*tenant*/) { return true; }
 
 class ArenaTest : public ::testing::Test {
  protected:
-  void open(int64_t chunk_pages = 1) {
+  void open(int64_t commit_pages = 1) {
     auto space = HostAddressSpace::reserve(16 * kMiB, 16 * kMiB);
     ASSERT_TRUE(space.ok());
     space_ = space->get();
-    arena_ = std::make_unique<Arena>(std::move(*space), chunk_pages * kPageBytes);
+    arena_ = std::make_unique<Arena>(std::move(*space), commit_pages * kPageBytes);
   }
 
   std::byte* take(int64_t page_count, double leaves_at = kSoon, int64_t growth_limit = kNoLimit) {
