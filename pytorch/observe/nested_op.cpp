@@ -31,7 +31,7 @@ void NestedPins::visit(const at::Tensor& argument, bool is_write) {
 
 void NestedPins::pin_found(bool is_write) {
   for (engine::LiveTensor* tensor : thread_.nested_uses) {
-    if (is_newborn(*tensor)) continue;
+    if (!is_complete(*tensor)) continue;
     if (capture_ != nullptr && is_write) capture_->give_up();
     if (!thread_.has_pinned(tensor, is_write)) pin(tensor, is_write);
   }

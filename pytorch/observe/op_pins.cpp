@@ -25,7 +25,7 @@ bool pin_until_op_ends(ActiveSession& session, engine::LiveTensor* tensor) {
   ObservedThread& thread = this_thread();
   if (thread.op == nullptr) return false;
   if (thread.capture != nullptr) thread.capture->give_up();  // it misses what the kernel writes
-  if (is_newborn(*tensor) || thread.has_pinned(tensor, true)) return true;
+  if (!is_complete(*tensor) || thread.has_pinned(tensor, true)) return true;
   const StorageReferenceGuard guard;
   if (const Status status = session.runtime->pin(tensor, /*is_write=*/true); !status.ok())
     throw_status(status, thread.op->name);

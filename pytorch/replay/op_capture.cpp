@@ -138,7 +138,7 @@ void OpCapture::look_at_part(const OpInfo& info, const torch::jit::Stack& stack)
         continue;
       const TensorHandle* handle =
           tensor.has_storage() ? handle_of(known_storage_of(tensor)) : nullptr;
-      if (handle != nullptr && !engine::is_newborn(*handle->tensor)) give_up();
+      if (handle != nullptr && engine::is_complete(*handle->tensor)) give_up();
     }
 }
 
@@ -226,7 +226,7 @@ bool OpCapture::is_held(const engine::LiveTensor* tensor) const {
 }
 
 std::optional<size_t> OpCapture::input_index(engine::LiveTensor* tensor) {
-  if (engine::is_newborn(*tensor) || !is_held(tensor)) return std::nullopt;
+  if (!engine::is_complete(*tensor) || !is_held(tensor)) return std::nullopt;
   const auto found = std::find(inputs_.begin(), inputs_.end(), tensor);
   const auto index = static_cast<size_t>(found - inputs_.begin());
   if (found == inputs_.end()) inputs_.push_back(tensor);
@@ -257,7 +257,7 @@ void OpCapture::end_call(std::span<const c10::IValue> results) {
 void OpCapture::add_made(const at::Tensor& tensor, size_t result) {
   if (!can_capture(tensor)) return give_up();
   const TensorHandle* handle = handle_of(known_storage_of(tensor));
-  if (handle == nullptr || !engine::is_newborn(*handle->tensor)) return;
+  if (handle == nullptr || engine::is_complete(*handle->tensor)) return;
   const size_t index = captured_->made.size();
   if (!made_.emplace(engine::id_of(*handle->tensor), index).second) return;
   captured_->made.push_back({layout_of(tensor)});

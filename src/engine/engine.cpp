@@ -31,7 +31,7 @@ Engine::~Engine() = default;
 Result<LiveTensor*> Engine::allocate(int64_t size_bytes) {
   auto tensor = std::make_unique<LiveTensor>();
   const Result<std::byte*> memory =
-      evictor_.obtain_memory(size_bytes, plan_.place(), plan_.newborn(*tensor, size_bytes));
+      evictor_.obtain_memory(size_bytes, plan_.place(), plan_.tenant_at_birth(*tensor, size_bytes));
   if (!memory.ok()) return memory.status();
   tensor->id = next_id_++;
   tensor->size_bytes = size_bytes;
@@ -89,7 +89,7 @@ Status Engine::begin_op(trace::OpIndex position, std::span<const Use> inputs) {
   for (const Use& use : inputs) {
     mover_.update_guard(*use.tensor);
     use.tensor->uses.last_op = points_.op();
-    use.tensor->birth.is_seen_as_input.store(true, std::memory_order_relaxed);
+    note_complete(*use.tensor);
     if (use.is_write) mover_.mark_written(*use.tensor);
   }
   plan_.start_prefetches();

@@ -37,7 +37,7 @@ Evictor::Evictor(const EngineOptions& options, const std::vector<LiveTensor*>& l
 
 bool Evictor::can_move(const LiveTensor& tensor) {
   return tensor.residency == Residency::kResident && tensor.uses.pin_count == 0 &&
-         !is_newborn(tensor) && tensor.owner != nullptr && tensor.life != Life::kDead &&
+         is_complete(tensor) && tensor.owner != nullptr && tensor.life != Life::kDead &&
          !tensor.is_being_moved();
 }
 

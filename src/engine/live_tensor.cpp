@@ -99,11 +99,11 @@ uint64_t structure_of(const iteration::OpSignature& signature, std::span<const U
 // runs the op that made the tensor; another op that takes it meanwhile races with that op in the
 // program itself.
 void note_complete(LiveTensor& tensor) {
-  tensor.birth.is_seen_as_input.store(true, std::memory_order_relaxed);
+  tensor.birth.is_complete.store(true, std::memory_order_relaxed);
 }
 
-bool is_newborn(const LiveTensor& tensor) {
-  return !tensor.birth.is_seen_as_input.load(std::memory_order_relaxed);
+bool is_complete(const LiveTensor& tensor) {
+  return tensor.birth.is_complete.load(std::memory_order_relaxed);
 }
 
 }  // namespace teraio::engine

@@ -72,8 +72,8 @@ struct TensorLabel {
 
 // By the thread that creates the tensor, and by the ops that see it first.
 struct BirthState {
-  uintptr_t thread = 0;                        // the op that this thread runs created it
-  std::atomic<bool> is_seen_as_input = false;  // an op has read or changed it after its birth
+  uintptr_t thread = 0;                   // the op that this thread runs created it
+  std::atomic<bool> is_complete = false;  // is_complete()
 };
 
 // By the Engine and the Runtime.

@@ -29,7 +29,7 @@ device::Tenant PlannedMoves::tenant(LiveTensor& tensor) const {
 }
 
 // Which of the births it is, its size tells. What is none of them is gone when the op ends.
-device::Tenant PlannedMoves::newborn(LiveTensor& tensor, int64_t size_bytes) {
+device::Tenant PlannedMoves::tenant_at_birth(LiveTensor& tensor, int64_t size_bytes) {
   const auto birth = std::ranges::find(expected_births_, size_bytes, [this](trace::TensorIndex i) {
     return schedule_->index().size_bytes[static_cast<size_t>(i)];
   });

@@ -97,7 +97,7 @@ class PlannedMoves {
   // A tensor for which memory is to be found, and when it will leave the device.
   device::Tenant tenant(LiveTensor& tensor) const;
   // The same of one that the op under way makes.
-  device::Tenant newborn(LiveTensor& tensor, int64_t size_bytes);
+  device::Tenant tenant_at_birth(LiveTensor& tensor, int64_t size_bytes);
   // Starts the prefetches that are due and have memory, which leaves what the op under way takes.
   void start_prefetches() {
     if (!due_prefetches_.is_empty()) start_due_prefetches(position_);

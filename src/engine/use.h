@@ -27,11 +27,10 @@ class ReplayableOp;
 uint64_t id_of(const LiveTensor& tensor);  // for messages
 int64_t size_bytes_of(const LiveTensor& tensor);
 
-// The op that made the tensor has not ended, and no other has used it, so that it cannot leave the
-// device. Any thread, without a lock. A false answer is final.
-bool is_newborn(const LiveTensor& tensor);
-// The program has the tensor, and its bytes are complete: it is no newborn any more. Any thread,
-// without a lock.
+// The op that made the tensor has ended, or another has used it, so that it can leave the device.
+// Any thread, without a lock. A true answer is final.
+bool is_complete(const LiveTensor& tensor);
+// The program has the tensor, and its bytes are complete. Any thread, without a lock.
 void note_complete(LiveTensor& tensor);
 
 // For StorageSwap: what the tensor's bytes belong to, which sees all that the caller has written

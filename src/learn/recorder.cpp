@@ -41,9 +41,9 @@ Recorder::EventKind Recorder::kind_of(const engine::Use& use, const OpRecord& re
 void Recorder::record_op(const OpRecord& record) {
   for (const engine::Use& use : record.uses)
     events_.push_back({index_of(*use.tensor), kind_of(use, record)});
-  for (engine::LiveTensor* newborn : record.births) {
-    if (is_recorded(*newborn)) continue;  // a result of the op, already among its uses
-    events_.push_back({index_of(*newborn), EventKind::kBirth});
+  for (engine::LiveTensor* birth : record.births) {
+    if (is_recorded(*birth)) continue;  // a result of the op, already among its uses
+    events_.push_back({index_of(*birth), EventKind::kBirth});
   }
   if (!record.nested_uses.empty()) record_nested_uses(record);
   if (record.origin.is_known()) name_births(record);
@@ -55,8 +55,8 @@ void Recorder::record_op(const OpRecord& record) {
 
 void Recorder::name_births(const OpRecord& record) {
   const std::string name = text_of(record.origin);
-  for (const engine::LiveTensor* newborn : record.births)
-    tensors_[static_cast<size_t>(newborn->record.index)].name = name;
+  for (const engine::LiveTensor* birth : record.births)
+    tensors_[static_cast<size_t>(birth->record.index)].name = name;
 }
 
 // A trace names each tensor of an op once.

@@ -287,8 +287,7 @@ void Runtime::note_op(const engine::OpFrame& frame, std::string_view name,
                       const iteration::OpSignature& signature, const engine::OpFacts& facts,
                       std::span<engine::LiveTensor* const> births, bool is_replayable) {
   if (facts.is_complete)
-    for (engine::LiveTensor* newborn : births)
-      newborn->birth.is_seen_as_input.store(true, std::memory_order_relaxed);
+    for (engine::LiveTensor* birth : births) note_complete(*birth);
   const int64_t workspace_bytes = births_.take_workspace_bytes();
   const int64_t duration_ns = observer_.note_end(frame, facts);
   if (is_recording_) {

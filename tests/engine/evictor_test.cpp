@@ -36,7 +36,7 @@ TEST_F(EvictorTest, ATensorInUseCannotLeave) {
   tensor->transfer.is_copy_pending = true;
   EXPECT_FALSE(evictor_.can_leave(*tensor));
   tensor->transfer.is_copy_pending = false;
-  tensor->birth.is_seen_as_input = false;
+  tensor->birth.is_complete = false;
   EXPECT_FALSE(evictor_.can_leave(*tensor)) << "its op may not have completed it";
 }
 

@@ -55,7 +55,7 @@ class FixedPlaces : public ::testing::Test {
     const Result<LiveTensor*> tensor = engine_->allocate(units * kUnitBytes);
     EXPECT_EQ(tensor.status(), Status());
     (*tensor)->owner = swap_.own(**tensor);
-    (*tensor)->birth.is_seen_as_input = true;
+    (*tensor)->birth.is_complete = true;
     write(*tensor);
     return *tensor;
   }

@@ -127,7 +127,7 @@ class RealStoresTest : public ::testing::TestWithParam<Setting> {
     const Result<LiveTensor*> tensor = engine_->allocate((1 + below(3)) * kUnitBytes);
     ASSERT_EQ(tensor.status(), Status());
     (*tensor)->owner = swap_.own(**tensor);
-    (*tensor)->birth.is_seen_as_input = true;
+    (*tensor)->birth.is_complete = true;
     live_.push_back(*tensor);
     write(**tensor);
   }

@@ -224,9 +224,10 @@ TEST_F(TenantTest, BirthsAreKnownByTheirSizes) {
   plan().follow(program_.shared_schedule());
   ASSERT_TRUE(session_.begin(0, {}).ok());
   LiveTensor tensor;
-  const double start = plan().newborn(tensor, 2 * kUnitBytes).leaves_at - 1;
-  EXPECT_EQ(plan().newborn(tensor, kUnitBytes).leaves_at, start + .5);
-  EXPECT_EQ(plan().newborn(tensor, kUnitBytes).leaves_at, device::kSoon) << "gone with the op";
+  const double start = plan().tenant_at_birth(tensor, 2 * kUnitBytes).leaves_at - 1;
+  EXPECT_EQ(plan().tenant_at_birth(tensor, kUnitBytes).leaves_at, start + .5);
+  EXPECT_EQ(plan().tenant_at_birth(tensor, kUnitBytes).leaves_at, device::kSoon)
+      << "gone with the op";
   session_.end(0, {});
 }
 

@@ -310,7 +310,7 @@ TEST(Bind, ATensorBornInTheIterationIsFoundByItsPlaceInTheOp) {
     session.engine().plan().start_iteration();
     ASSERT_TRUE(session.begin(0, {}).ok());
     LiveTensor* activation = session.born();
-    activation->birth.is_seen_as_input = true;  // its op completes it
+    activation->birth.is_complete = true;  // its op completes it
     const Use result = {activation, true};
     session.engine().end_op(0, std::span(&result, 1), 0);
     ASSERT_TRUE(session.op(1, {}).ok());

@@ -465,7 +465,7 @@ TEST_F(RuntimeTest, ResultsThatAreNotCompleteCannotLeaveYet) {
     engine::LiveTensor* result = session_->born();
     frame.uses.push_back({result, true});
     runtime().end_op(frame, "op", 1, {.is_complete = is_complete});
-    EXPECT_EQ(result->birth.is_seen_as_input, is_complete);
+    EXPECT_EQ(result->birth.is_complete, is_complete);
   }
 }
 

@@ -73,7 +73,7 @@ TEST_F(RuntimeThreadsTest, TwoThreadsShareTensors) {
       }
       engine::OpFrame frame = RuntimeSession::frame({tensor});
       if (!runtime().begin_op(frame, 10 + thread).ok()) ++broken[thread];
-      EXPECT_FALSE(is_newborn(*tensor));
+      EXPECT_TRUE(is_complete(*tensor));
       session_->expect_bytes(*tensor);
       runtime().end_op(frame, "op", 10 + thread, {});
     }
