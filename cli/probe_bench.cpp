@@ -46,7 +46,7 @@ struct Measured {
   double cpu_seconds_per_gb = 0;
 };
 
-struct Report {
+struct Results {
   std::vector<probe::LoadRates> alone;  // per drive; empty for a single drive and with a device
   std::vector<Measured> measured;
   std::vector<storage::DriveCounters> drives;
@@ -89,8 +89,9 @@ Measured measure(const Path& path, const Phase& phase) {
   return {path.name, phase.name, rates, (cpu_seconds() - cpu_before) / moved_gb};
 }
 
-void measure_phases(const Path& path, Report& report) {
-  for (const Phase& phase : {kRead, kWrite, kBoth}) report.measured.push_back(measure(path, phase));
+void measure_phases(const Path& path, Results& results) {
+  for (const Phase& phase : {kRead, kWrite, kBoth})
+    results.measured.push_back(measure(path, phase));
 }
 
 std::unique_ptr<probe::DriveLoadGenerator> open_drives(
@@ -108,14 +109,14 @@ Path path_of(probe::DriveLoadGenerator& load, const BenchOptions& options) {
 // Measures each drive alone, because striping follows these rates, as in a training run after
 // `teraio probe`.
 void measure_alone(std::vector<storage::SsdDirectory>& directories, const BenchOptions& options,
-                   Report& report) {
+                   Results& results) {
   for (storage::SsdDirectory& directory : directories) {
     const auto load = open_drives({directory}, options);
     const Path path = path_of(*load, options);
     const probe::LoadRates rates = {measure(path, kRead).rates.read,
                                     measure(path, kWrite).rates.write};
     directory.rates = {static_cast<int64_t>(rates.read), static_cast<int64_t>(rates.write)};
-    report.alone.push_back(rates);
+    results.alone.push_back(rates);
   }
 }
 
@@ -125,18 +126,18 @@ std::vector<storage::SsdDirectory> directories_of(const BenchOptions& options) {
   return directories;
 }
 
-Report measure_drives(const BenchOptions& options) {
-  Report report;
+Results measure_drives(const BenchOptions& options) {
+  Results results;
   std::vector<storage::SsdDirectory> directories = directories_of(options);
-  if (directories.size() > 1) measure_alone(directories, options, report);
+  if (directories.size() > 1) measure_alone(directories, options, results);
   const int64_t memory_before = resident_bytes();
   const auto load = open_drives(directories, options);
-  measure_phases(path_of(*load, options), report);
-  report.urgent = value_or_fail(load->urgent_latency());
-  report.memory_bytes =
+  measure_phases(path_of(*load, options), results);
+  results.urgent = value_or_fail(load->urgent_latency());
+  results.memory_bytes =
       std::max<int64_t>(0, resident_bytes() - memory_before - load->buffer_bytes());
-  report.drives = load->counters().drives;
-  return report;
+  results.drives = load->counters().drives;
+  return results;
 }
 
 std::unique_ptr<device::Device> open_device(const std::string& name) {
@@ -187,61 +188,61 @@ class DeviceBuffers {
 };
 
 void measure_tier(const std::string& name, storage::TierStore& store, const DeviceBuffers& buffers,
-                  int64_t tier_bytes, int64_t duration_ns, Report& report) {
+                  int64_t tier_bytes, int64_t duration_ns, Results& results) {
   probe::LoadGenerator load(store, kDeviceTransferBytes, buffers.memory());
   if (const Status filled = load.fill(tier_bytes); !filled.ok()) fail(filled);
   const auto run = [&](const Phase& phase) {
     return load.run(phase.reads, phase.writes, duration_ns);
   };
-  measure_phases({name, run, [&] { return store.counters(); }}, report);
+  measure_phases({name, run, [&] { return store.counters(); }}, results);
 }
 
-Report measure_device(const BenchOptions& options) {
-  Report report;
+Results measure_device(const BenchOptions& options) {
+  Results results;
   const SteadyClock clock;
   const std::unique_ptr<device::Device> device = open_device(options.device);
   const Rates bare = value_or_fail(probe::measure_link(*device, clock));
-  report.measured.push_back({"bare",
-                             kBoth.name,
-                             {static_cast<double>(bare.read_bytes_per_second),
-                              static_cast<double>(bare.write_bytes_per_second)}});
+  results.measured.push_back({"bare",
+                              kBoth.name,
+                              {static_cast<double>(bare.read_bytes_per_second),
+                               static_cast<double>(bare.write_bytes_per_second)}});
   DeviceBuffers buffers(*device);
   if (const Status allocated = buffers.allocate(); !allocated.ok()) fail(allocated);
   const int64_t least_bytes = probe::LoadGenerator::least_bytes(kDeviceTransferBytes);
   const int64_t tier_bytes = std::max(options.size_bytes, least_bytes);
   const auto host =
       value_or_fail(storage::open_host_store(tier_bytes + least_bytes, *device, clock));
-  measure_tier("host", *host, buffers, tier_bytes, options.duration_ns, report);
+  measure_tier("host", *host, buffers, tier_bytes, options.duration_ns, results);
   storage::SsdStoreOptions ssd_options;
   ssd_options.capacity_bytes = tier_bytes + least_bytes;
   ssd_options.device = device.get();
   const auto ssd = value_or_fail(open_ssd_store(directories_of(options), ssd_options, clock));
-  measure_tier("ssd", *ssd, buffers, tier_bytes, options.duration_ns, report);
-  report.drives = ssd->counters().drives;
-  return report;
+  measure_tier("ssd", *ssd, buffers, tier_bytes, options.duration_ns, results);
+  results.drives = ssd->counters().drives;
+  return results;
 }
 
-void print_json(const Report& report) {
+void print_json(const Results& results) {
   nlohmann::ordered_json json;
-  for (const probe::LoadRates& rates : report.alone)
+  for (const probe::LoadRates& rates : results.alone)
     json["alone"].push_back(
         {{"read_bytes_per_second", rates.read}, {"write_bytes_per_second", rates.write}});
-  for (const Measured& each : report.measured)
+  for (const Measured& each : results.measured)
     json["measured"].push_back({{"path", each.path},
                                 {"phase", each.phase},
                                 {"read_bytes_per_second", each.rates.read},
                                 {"write_bytes_per_second", each.rates.write},
                                 {"cpu_seconds_per_gb", each.cpu_seconds_per_gb}});
-  for (const storage::DriveCounters& drive : report.drives)
+  for (const storage::DriveCounters& drive : results.drives)
     json["drives"].push_back({{"name", drive.name},
                               {"io_path", drive.io_path},
                               {"gpu_direct_off", drive.gpu_direct_off},
                               {"bytes_written", drive.bytes_written}});
-  if (report.urgent)
-    json["urgent_read"] = {{"idle_ns", report.urgent->idle_ns},
-                           {"behind_writes_ns", report.urgent->busy_ns},
-                           {"idle_write_ns", report.urgent->write_ns}};
-  if (report.memory_bytes) json["memory_bytes"] = *report.memory_bytes;
+  if (results.urgent)
+    json["urgent_read"] = {{"idle_ns", results.urgent->idle_ns},
+                           {"behind_writes_ns", results.urgent->busy_ns},
+                           {"idle_write_ns", results.urgent->write_ns}};
+  if (results.memory_bytes) json["memory_bytes"] = *results.memory_bytes;
   fmt::print("{}\n", json.dump(1));
 }
 
@@ -249,32 +250,33 @@ std::string rate_text(double bytes_per_second) {
   return format_size(static_cast<int64_t>(bytes_per_second)) + "/s";
 }
 
-void print_table(const Report& report) {
-  for (size_t i = 0; i < report.drives.size(); ++i) {
-    const storage::DriveCounters& drive = report.drives[i];
+void print_table(const Results& results) {
+  for (size_t i = 0; i < results.drives.size(); ++i) {
+    const storage::DriveCounters& drive = results.drives[i];
     fmt::print("{}: {}", drive.name, drive.io_path);
-    if (i < report.alone.size())
-      fmt::print(", alone {} read and {} written", rate_text(report.alone[i].read),
-                 rate_text(report.alone[i].write));
+    if (i < results.alone.size())
+      fmt::print(", alone {} read and {} written", rate_text(results.alone[i].read),
+                 rate_text(results.alone[i].write));
     fmt::print("\n");
   }
   Table table({"path", "phase", "read", "written", "CPU s per GB"});
-  for (const Measured& each : report.measured)
+  for (const Measured& each : results.measured)
     table.add({each.path, each.phase, rate_text(each.rates.read), rate_text(each.rates.write),
                each.path == "bare" ? "" : fmt::format("{:.4f}", each.cpu_seconds_per_gb)});
   fmt::print("\n{}", table.text());
-  if (report.urgent)
+  if (results.urgent)
     fmt::print("\nurgent read of a request: {} on idle drives, {} behind a full queue of writes\n",
-               format_duration(report.urgent->idle_ns), format_duration(report.urgent->busy_ns));
-  if (report.memory_bytes)
-    fmt::print("memory of the store: {}\n", format_size(*report.memory_bytes));
+               format_duration(results.urgent->idle_ns), format_duration(results.urgent->busy_ns));
+  if (results.memory_bytes)
+    fmt::print("memory of the store: {}\n", format_size(*results.memory_bytes));
 }
 
 }  // namespace
 
 void run_bench(const BenchOptions& options) {
-  const Report report = options.device.empty() ? measure_drives(options) : measure_device(options);
-  options.json ? print_json(report) : print_table(report);
+  const Results results =
+      options.device.empty() ? measure_drives(options) : measure_device(options);
+  options.json ? print_json(results) : print_table(results);
 }
 
 }  // namespace teraio::cli

@@ -31,11 +31,11 @@ def choose_directories(given):
         return ssd_directories(given)
     default = ssd_directories()
     drives = {}
-    for report in _reports([*default, *_mount_points()]):
-        drive = report.get("drive", {"name": "", "kind": ""})
-        is_default = report["directory"] == str(default[0])
-        if report["is_usable"] and (is_default or drive["kind"] == "NVMe"):
-            drives.setdefault(drive["name"], Path(report["directory"]))
+    for found in _findings([*default, *_mount_points()]):
+        drive = found.get("drive", {"name": "", "kind": ""})
+        is_default = found["directory"] == str(default[0])
+        if found["is_usable"] and (is_default or drive["kind"] == "NVMe"):
+            drives.setdefault(drive["name"], Path(found["directory"]))
     return list(drives.values())
 
 
@@ -48,7 +48,7 @@ def _mount_points():
                 yield path
 
 
-def _reports(directories):
+def _findings(directories):
     """Returns what `teraio doctor` reports about each directory."""
     command = [command_path(), "doctor", "--json", *directories]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
