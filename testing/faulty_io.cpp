@@ -30,7 +30,7 @@ class FaultyIo final : public io::DriveIo {
   };
 
   void take(const io::IoResult& result);
-  void let_go(std::vector<io::IoResult>& results);
+  void return_held(std::vector<io::IoResult>& results);
 
   std::unique_ptr<io::DriveIo> drive_;
   FaultSchedule schedule_;
@@ -63,7 +63,7 @@ void FaultyIo::take(const io::IoResult& result) {
   under_way_.erase(it);
 }
 
-void FaultyIo::let_go(std::vector<io::IoResult>& results) {
+void FaultyIo::return_held(std::vector<io::IoResult>& results) {
   const bool others_come = !under_way_.empty();
   std::vector<Held> kept;
   for (const Held& held : held_) {
@@ -77,12 +77,12 @@ void FaultyIo::let_go(std::vector<io::IoResult>& results) {
 
 void FaultyIo::wait(std::vector<io::IoResult>& results) {
   const size_t count = results.size();
-  let_go(results);
+  return_held(results);
   if (results.size() > count) return;
   std::vector<io::IoResult> ended;
   drive_->wait(ended);
   for (const io::IoResult& result : ended) take(result);
-  let_go(results);
+  return_held(results);
 }
 
 }  // namespace

@@ -97,7 +97,7 @@ void OpaqueOp::hold_inputs() {
 }
 
 void OpaqueOp::begin_outermost() {
-  if (has_collectives_under_way.load(std::memory_order_acquire)) let_go_of_ended_collectives();
+  if (has_collectives_under_way.load(std::memory_order_acquire)) release_ended_collectives();
   const Result<engine::OpRequests> requests = session_->runtime->begin_op(frame_, signature_);
   if (!requests.ok()) throw_status(requests.status(), info_.name);
   if (requests->is_place_wanted) facts_.place = script_location();

@@ -39,7 +39,7 @@ struct UnderWay {
     return work.use_count() == 1 && (!has_to_complete || work->isCompleted());
   }
 
-  void let_go() {
+  void release() {
     // The Work is dropped before its operands are unpinned, because its destructor may still use
     // them.
     work.reset();
@@ -160,8 +160,8 @@ std::vector<UnderWay> take_ended() {
   return collectives().take_if([](const UnderWay& each) { return each.is_over(); });
 }
 
-void let_go(std::vector<UnderWay> ended) {
-  for (UnderWay& collective : ended) collective.let_go();
+void release(std::vector<UnderWay> ended) {
+  for (UnderWay& collective : ended) collective.release();
 }
 
 }  // namespace
@@ -202,10 +202,10 @@ void CollectiveOperands::keep_until_over(const torch::jit::Stack& stack) {
 
 void begin_coalescing() { collectives().begin_group(); }
 
-// A group's operands are of one session: the end of a session lets go of them.
+// A group's operands are of one session: the end of a session releases them.
 void end_coalescing(WorkReference work) {
   std::vector<UnderWay> group = collectives().take_group();
-  if (group.empty() || !work) return let_go(std::move(group));
+  if (group.empty() || !work) return release(std::move(group));
   UnderWay& whole = group.front();
   for (UnderWay& each : group) {
     if (&each == &whole) continue;
@@ -224,7 +224,7 @@ void fail_coalescing() {
     }
 }
 
-void let_go_of_ended_collectives() { let_go(take_ended()); }
+void release_ended_collectives() { release(take_ended()); }
 
 // Libraries tell that a collective is complete, but not that they have dropped its Work.
 bool wait_for_a_collective() {
@@ -233,7 +233,7 @@ bool wait_for_a_collective() {
   while (has_collectives_under_way.load(std::memory_order_acquire)) {
     std::vector<UnderWay> ended = take_ended();
     if (!ended.empty()) {
-      let_go(std::move(ended));
+      release(std::move(ended));
       return true;
     }
     if (std::chrono::steady_clock::now() > end) return false;
@@ -246,8 +246,8 @@ bool wait_for_a_collective() {
 int64_t collective_bytes() { return collectives().held_bytes(); }
 
 void forget_collectives() {
-  let_go(collectives().take_if([](const UnderWay&) { return true; }));
-  let_go(collectives().take_groups());
+  release(collectives().take_if([](const UnderWay&) { return true; }));
+  release(collectives().take_groups());
 }
 
 }  // namespace teraio::pytorch

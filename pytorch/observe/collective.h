@@ -69,11 +69,11 @@ void end_coalescing(c10::intrusive_ptr<c10d::Work> work);
 // operands are pinned permanently.
 void fail_coalescing();
 
-// False when let_go_of_ended_collectives() has nothing to do. Each op reads it to skip that call.
+// False when release_ended_collectives() has nothing to do. Each op reads it to skip that call.
 inline std::atomic<bool> has_collectives_under_way = false;
 
 // Drops the Works that are over and unpins their operands.
-void let_go_of_ended_collectives();
+void release_ended_collectives();
 
 // Waits until a collective is over, and unpins its operands, for a call that memory is too short
 // for. Returns false when none is under way, or none was over within 10 s: the program may hold its

@@ -44,7 +44,7 @@ OutermostOp::~OutermostOp() {
 
 void OutermostOp::begin(const iteration::OpSignature& signature) {
   signature_ = signature;
-  if (has_collectives_under_way.load(std::memory_order_acquire)) let_go_of_ended_collectives();
+  if (has_collectives_under_way.load(std::memory_order_acquire)) release_ended_collectives();
   const StorageReferenceGuard guard;
   if (info_.keeps_arguments) pin_all_permanently(*session_.runtime, thread_.frame.uses, info_);
   const Result<engine::OpRequests> requests = session_.runtime->begin_op(thread_.frame, signature_);
