@@ -1,4 +1,4 @@
-// parallel_for(): runs independent pieces of work on a few threads.
+// parallel_for(): runs independent tasks on a few threads.
 #pragma once
 
 #include <cstddef>

@@ -48,7 +48,7 @@ std::byte* Arena::allocate(int64_t size_bytes, const Tenant& tenant, int64_t gro
   return nullptr;
 }
 
-// What is missing is free in pieces: find_room() can use all pages then.
+// Enough is free but scattered: find_room() can use all pages then.
 void Arena::commit_all(int64_t growth_limit_bytes) {
   const int64_t page_bytes = space_->page_bytes();
   while (const auto range = uncommitted_.largest()) {

@@ -51,8 +51,8 @@ class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
 
-  // Returns `size_bytes` (>= 0) of memory, or nullptr if the budget has no room now, or only room
-  // in several pieces: find_room(). Effort::kUtmost is for callers that have nothing left to evict.
+  // Returns `size_bytes` (>= 0) of memory, or nullptr if the budget has no room now, or only
+  // scattered room: find_room(). Effort::kUtmost is for callers that have nothing left to evict.
   // Blocks of at least kPageBytes are aligned to kPageBytes, smaller ones to 64 bytes. Contents are
   // undefined. The caller owns the block until release().
   //

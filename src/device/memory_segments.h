@@ -26,7 +26,7 @@
 
 namespace teraio::device {
 
-// Memory that its owner obtains from the system, and returns to it, in one piece.
+// Memory that its owner obtains from the system, and returns to it, as a whole.
 struct MemorySegment {
   std::byte* begin = nullptr;
   int64_t size_bytes = 0;

@@ -18,8 +18,8 @@ constexpr int64_t kMovesPerByte = 4;
 constexpr int64_t kMovesPerByteOfGpu = 16;
 constexpr int64_t kMovesPerByteThatLeaves = 4;  // times as many
 
-// Where enough is free in pieces, a little more makes room for moves: this part of the request at
-// a time.
+// Where enough is free but scattered, a little more makes room for moves: this part of the request
+// at a time.
 constexpr int64_t kPartThatLeaves = 16;
 
 }  // namespace

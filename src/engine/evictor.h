@@ -49,7 +49,7 @@ class Evictor {
   // budget.
   Result<std::byte*> obtain_memory(int64_t size_bytes, const ProgramPlace& place,
                                    const device::Tenant& tenant = {});
-  // Likewise, from what is free. Tensors move on the device where it is in pieces. nullptr: there
+  // Likewise, from what is free. Tensors move on the device where it is scattered. nullptr: there
   // is too little. Does not wait.
   std::byte* take_free(int64_t size_bytes, const device::Tenant& tenant);
 

@@ -53,7 +53,7 @@ TEST_F(EvictorTest, MoreThanCanLeaveIsOutOfMemory) {
   EXPECT_NE(other.message().find(size + " are pinned by"), std::string::npos) << other.message();
 }
 
-// A device whose free memory is in pieces that are too small.
+// A device whose free memory is scattered: no part is large enough.
 class DeviceInPieces final : public testing::ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;

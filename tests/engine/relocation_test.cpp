@@ -1,5 +1,5 @@
-// Tensors move on the device where its free memory is in pieces. Devices without moves have no
-// pieces: FakeAsyncDevice.
+// Tensors move on the device where its free memory is scattered. That of FakeAsyncDevice
+// never is.
 #include <gtest/gtest.h>
 
 #include "engine/fixture/engine_session.h"
@@ -20,7 +20,7 @@ class RelocationTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (session_.device().name() == "fake")
-      GTEST_SKIP() << testing::kNotApplicable << "its memory is never in pieces";
+      GTEST_SKIP() << testing::kNotApplicable << "its free memory is never scattered";
     session_.tensor(kOne);  // at the lowest address
   }
   // Every other one of those that fill the device.

@@ -32,7 +32,7 @@ class CudaMemory {
                                                   std::function<Status()> wait_for_compute);
 
   // Returns a block of `size_bytes` (> 0, whole kPageBytes) from the arena's free pages, or nullptr
-  // if none are in one piece. Makes no call of CUDA.
+  // if none are contiguous. Makes no call of CUDA.
   std::byte* allocate_free(int64_t size_bytes, const Tenant& tenant);
   // Likewise, also from new pages. nullptr: the limit has no room. With Effort::kUtmost, what the
   // framework held before make(), and has not returned yet, does not count. A program's tensors are
