@@ -25,9 +25,7 @@ PlanExecutor::PlanExecutor(const Context& context, const Channels& idle_channels
       resolved_(resolved),
       channels_(idle_channels),
       transfers_(plan.migrations.size()),
-      last_issued_(context.index.tensor_count(), kNone),
-      current_(context.index.tensor_count(), kNone),
-      offloaded_(context.index.tensor_count(), 0) {
+      tensors_(context.index.tensor_count()) {
   place_at_start();
 }
 
@@ -41,7 +39,7 @@ void PlanExecutor::place_at_start() {
     const int64_t size_bytes = context_.index.size_bytes[offloaded.tensor];
     device_bytes_ -= size_bytes;
     tier_bytes_[slot(offloaded.tier)] += size_bytes;
-    offloaded_[offloaded.tensor] = true;
+    tensors_[offloaded.tensor].is_offloaded = true;
     if (offloaded.issued_prefetch != kNone) issued.push_back(offloaded.issued_prefetch);
   }
   std::sort(issued.begin(), issued.end(), [this](int32_t a, int32_t b) {
@@ -110,10 +108,10 @@ void PlanExecutor::issue(int32_t i) {
   transfer.issue_ns = now_ns_;
   transfer.deadline_op = iteration_first_op_ + issued.deadline_op +
                          (issued.deadline_op < issued.trigger_op ? op_count : 0);
-  if (issued.action != plan::Action::kPrefetch) offloaded_[issued.tensor] = true;
-  const int32_t before = std::exchange(last_issued_[issued.tensor], i);
+  if (issued.action != plan::Action::kPrefetch) tensors_[issued.tensor].is_offloaded = true;
+  const int32_t before = std::exchange(tensors_[issued.tensor].last_issued, i);
   if (before == kNone) {
-    current_[issued.tensor] = i;
+    tensors_[issued.tensor].current = i;
     return make_ready(i);
   }
   transfers_[before].successor = i;
@@ -132,9 +130,9 @@ void PlanExecutor::queue(int32_t i) {
   const int tier = slot(migration(i).tier);
   transfer.stage = Stage::kQueued;
   const TransferQueue::Entry by_deadline = {transfer.deadline_op, transfer.sequence, i};
-  if (migration(i).action == plan::Action::kPrefetch) return reads_[tier].push(by_deadline);
-  writes_[tier].push({transfer.sequence, transfer.sequence, i});
-  writes_by_deadline_[tier].push(by_deadline);
+  if (migration(i).action == plan::Action::kPrefetch) return queues_[tier].reads.push(by_deadline);
+  queues_[tier].writes.push({transfer.sequence, transfer.sequence, i});
+  queues_[tier].writes_by_deadline.push(by_deadline);
 }
 
 void PlanExecutor::complete(int32_t i) {
@@ -149,8 +147,8 @@ void PlanExecutor::arrive(int32_t i) {
   if (!resolved_.keeps_copy[i]) tier_bytes_[slot(migration(i).tier)] -= size_bytes(i);
   const bool leaves_again = transfers_[i].successor != kNone;
   if (leaves_again) return;
-  offloaded_[migration(i).tensor] = false;
-  std::erase(missing_, migration(i).tensor);
+  tensors_[migration(i).tensor].is_offloaded = false;
+  std::erase(next_.missing, migration(i).tensor);
 }
 
 void PlanExecutor::finish(int32_t i) {
@@ -160,9 +158,9 @@ void PlanExecutor::finish(int32_t i) {
   if (run_ != nullptr)
     run_->transfers.push_back({finished.tensor, finished.action, finished.tier, transfer.issue_ns,
                                transfer.start_ns, now_ns_});
-  if (last_issued_[finished.tensor] == i) last_issued_[finished.tensor] = kNone;
+  if (tensors_[finished.tensor].last_issued == i) tensors_[finished.tensor].last_issued = kNone;
   const int32_t next = std::exchange(transfer.successor, kNone);
-  current_[finished.tensor] = next;
+  tensors_[finished.tensor].current = next;
   if (is_missing(finished.tensor)) count_missing_bytes();
   if (next != kNone) make_ready(next);
 }
@@ -171,8 +169,8 @@ void PlanExecutor::finish(int32_t i) {
 // device already, so bytes that are not there are added back. Its transfers are cancelled.
 void PlanExecutor::die(int32_t last) {
   const trace::TensorIndex tensor = migration(last).tensor;
-  if (!offloaded_[tensor]) return;
-  int32_t i = std::exchange(current_[tensor], kNone);
+  if (!tensors_[tensor].is_offloaded) return;
+  int32_t i = std::exchange(tensors_[tensor].current, kNone);
   const bool in_flight = i != kNone && transfers_[i].stage == Stage::kInFlight;
   const bool coming = i != kNone && migration(i).action == plan::Action::kPrefetch;
   const bool leaving = i != kNone && !coming;
@@ -182,8 +180,8 @@ void PlanExecutor::die(int32_t last) {
   if (in_flight) channels_.stop(channel_of(tier, leaving), now_ns_);
   for (; i != kNone; i = std::exchange(transfers_[i].successor, kNone))
     transfers_[i].stage = Stage::kDone;
-  last_issued_[tensor] = kNone;
-  offloaded_[tensor] = false;
+  tensors_[tensor].last_issued = kNone;
+  tensors_[tensor].is_offloaded = false;
 }
 
 // --- Ops ---
@@ -191,48 +189,48 @@ void PlanExecutor::die(int32_t last) {
 // Computes what op `op` still lacks. `op` may be one past the end: the first op of the next
 // iteration.
 void PlanExecutor::look_ahead(trace::OpIndex op) {
-  next_op_ = iteration_first_op_ + op;
+  next_.number = iteration_first_op_ + op;
   if (op == context_.index.op_count()) op = 0;
-  next_bytes_ = context_.index.birth_bytes[op] + context_.index.workspace_bytes[op];
-  missing_.clear();
+  next_.bytes = context_.index.birth_bytes[op] + context_.index.workspace_bytes[op];
+  next_.missing.clear();
   for (trace::TensorIndex tensor : context_.index.active[op])
-    if (offloaded_[tensor]) missing_.push_back(tensor);
+    if (tensors_[tensor].is_offloaded) next_.missing.push_back(tensor);
   count_missing_bytes();
 }
 
 void PlanExecutor::count_missing_bytes() {
-  missing_bytes_ = 0;
-  for (trace::TensorIndex tensor : missing_)
-    if (!arriving(tensor)) missing_bytes_ += context_.index.size_bytes[tensor];
+  next_.missing_bytes = 0;
+  for (trace::TensorIndex tensor : next_.missing)
+    if (!arriving(tensor)) next_.missing_bytes += context_.index.size_bytes[tensor];
 }
 
 // Whether the read of the tensor has begun, which takes its device memory.
 bool PlanExecutor::arriving(trace::TensorIndex tensor) const {
-  const int32_t i = current_[tensor];
+  const int32_t i = tensors_[tensor].current;
   return i != kNone && transfers_[i].stage == Stage::kInFlight &&
          migration(i).action == plan::Action::kPrefetch;
 }
 
 bool PlanExecutor::is_missing(trace::TensorIndex tensor) const {
-  return std::find(missing_.begin(), missing_.end(), tensor) != missing_.end();
+  return std::find(next_.missing.begin(), next_.missing.end(), tensor) != next_.missing.end();
 }
 
 Status PlanExecutor::wait_for(trace::OpIndex op) {
   bool is_first = true;
-  while (!missing_.empty() || !fits(next_bytes_)) {
-    stalled_ = true;
+  while (!next_.missing.empty() || !fits(next_.bytes)) {
+    next_.is_stalled = true;
     start_transfers();
     const int64_t until_ns = channels_.next_event_ns();
     if (until_ns == kNoTime) return stuck(op);
     stall_until(until_ns, std::exchange(is_first, false));
   }
-  stalled_ = false;
+  next_.is_stalled = false;
   return Status();
 }
 
 void PlanExecutor::run_op(trace::OpIndex op) {
   const trace::TraceIndex& index = context_.index;
-  take_device(next_bytes_);
+  take_device(next_.bytes);
   run_->op_start_ns.push_back(now_ns_);
   const int64_t end_ns = now_ns_ + index.duration_ns[op];
   look_ahead(op + 1);
@@ -264,8 +262,8 @@ void PlanExecutor::stall_until(int64_t end_ns, bool is_first) {
 
 std::string_view PlanExecutor::stall_cause() const {
   bool leaving = false;
-  for (trace::TensorIndex tensor : missing_) {
-    const int32_t i = current_[tensor];
+  for (trace::TensorIndex tensor : next_.missing) {
+    const int32_t i = tensors_[tensor].current;
     if (i == kNone) continue;
     const bool read = migration(i).action == plan::Action::kPrefetch;
     if (read && !channels_.idle(channel_of(migration(i).tier, false))) return kStallRead;
@@ -277,7 +275,7 @@ std::string_view PlanExecutor::stall_cause() const {
 Status PlanExecutor::stuck(trace::OpIndex op) {
   for (plan::Tier tier : kTiers)
     if (const int32_t write = first_write(tier); write != kNone) return no_room_on_tier(write);
-  const int64_t needed_bytes = next_bytes_ + missing_bytes_;
+  const int64_t needed_bytes = next_.bytes + next_.missing_bytes;
   const std::string_view rule = fits(needed_bytes) ? "deadlock" : "device memory";
   return Status(ErrorCode::kInvalidArgument,
                 fmt::format("{}: op {} ({}) needs {} bytes more beside {} on the device, the "
@@ -310,19 +308,23 @@ void PlanExecutor::start_read(plan::Tier tier) {
     if (fits(size_bytes(urgent))) begin_read(urgent);
     return;
   }
-  const TransferQueue::Entry* first = reads_[slot(tier)].front([this](const auto& entry) {
-    const Transfer& transfer = transfers_[entry.transfer];
-    return transfer.stage == Stage::kQueued && transfer.sequence == entry.sequence;
-  });
+  const TransferQueue::Entry* first =
+      queues_[slot(tier)].reads.front([this](const auto& entry) { return is_queued(entry); });
   if (first == nullptr) return;
-  if (fits(size_bytes(first->transfer) + next_bytes_ + missing_bytes_)) begin_read(first->transfer);
+  if (fits(size_bytes(first->transfer) + next_.bytes + next_.missing_bytes))
+    begin_read(first->transfer);
+}
+
+bool PlanExecutor::is_queued(const TransferQueue::Entry& entry) const {
+  const Transfer& transfer = transfers_[entry.transfer];
+  return transfer.stage == Stage::kQueued && transfer.sequence == entry.sequence;
 }
 
 // The read with the earliest deadline among those that the next op waits for; kNone without one.
 int32_t PlanExecutor::urgent_read(plan::Tier tier) const {
   int32_t first = kNone;
-  for (trace::TensorIndex tensor : missing_) {
-    const int32_t i = current_[tensor];
+  for (trace::TensorIndex tensor : next_.missing) {
+    const int32_t i = tensors_[tensor].current;
     if (i == kNone || transfers_[i].stage != Stage::kQueued || migration(i).tier != tier) continue;
     if (migration(i).action != plan::Action::kPrefetch) continue;
     const auto rank = [this](int32_t read) {
@@ -343,15 +345,12 @@ void PlanExecutor::start_write(plan::Tier tier) {
 // Writes run in issue order. But when the next op waits for memory, the write with the earliest
 // deadline goes first if that deadline has come.
 int32_t PlanExecutor::first_write(plan::Tier tier) {
-  const auto waiting = [this](const TransferQueue::Entry& entry) {
-    const Transfer& transfer = transfers_[entry.transfer];
-    return transfer.stage == Stage::kQueued && transfer.sequence == entry.sequence;
-  };
-  const TransferQueue::Entry* oldest = writes_[slot(tier)].front(waiting);
+  const auto waiting = [this](const TransferQueue::Entry& entry) { return is_queued(entry); };
+  const TransferQueue::Entry* oldest = queues_[slot(tier)].writes.front(waiting);
   if (oldest == nullptr) return kNone;
-  if (stalled_ && !fits(next_bytes_ + missing_bytes_)) {
-    const TransferQueue::Entry* first = writes_by_deadline_[slot(tier)].front(waiting);
-    if (first->key <= next_op_) return first->transfer;
+  if (next_.is_stalled && !fits(next_.bytes + next_.missing_bytes)) {
+    const TransferQueue::Entry* first = queues_[slot(tier)].writes_by_deadline.front(waiting);
+    if (first->key <= next_.number) return first->transfer;
   }
   return oldest->transfer;
 }

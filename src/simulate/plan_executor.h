@@ -54,6 +54,26 @@ class PlanExecutor {
     int64_t start_ns = 0;
   };
 
+  struct TierQueues {
+    TransferQueue reads;   // by deadline
+    TransferQueue writes;  // by issue order
+    TransferQueue writes_by_deadline;
+  };
+
+  struct TensorState {
+    int32_t last_issued = -1;   // its newest migration, -1 when done
+    int32_t current = -1;       // its oldest migration not done, or -1
+    bool is_offloaded = false;  // left or leaving the device
+  };
+
+  struct NextOp {
+    std::vector<trace::TensorIndex> missing;  // its offloaded tensors
+    int64_t missing_bytes = 0;                // of those that have no device memory yet
+    int64_t bytes = 0;                        // its births and workspace
+    int64_t number = 0;                       // counted over all iterations
+    bool is_stalled = false;
+  };
+
   void place_at_start();
   void issue(int32_t migration);
   void make_ready(int32_t migration);
@@ -79,6 +99,7 @@ class PlanExecutor {
   void start_transfers();
   void start_read(plan::Tier tier);
   void start_write(plan::Tier tier);
+  bool is_queued(const TransferQueue::Entry& entry) const;
   int32_t urgent_read(plan::Tier tier) const;
   int32_t first_write(plan::Tier tier);
   void begin_read(int32_t migration);
@@ -97,18 +118,10 @@ class PlanExecutor {
   const plan::Plan& plan_;
   const ResolvedPlan& resolved_;
   Channels channels_;
-  std::array<TransferQueue, 2> reads_;   // by tier, by deadline
-  std::array<TransferQueue, 2> writes_;  // by tier, by issue order
-  std::array<TransferQueue, 2> writes_by_deadline_;
-  std::vector<Transfer> transfers_;          // by migration
-  std::vector<int32_t> last_issued_;         // by tensor: its newest migration, -1 when done
-  std::vector<int32_t> current_;             // by tensor: its oldest migration not done, or -1
-  std::vector<uint8_t> offloaded_;           // by tensor: left or leaving the device
-  std::vector<trace::TensorIndex> missing_;  // the offloaded tensors of the next op
-  int64_t missing_bytes_ = 0;                // of those that have no device memory yet
-  int64_t next_bytes_ = 0;                   // births and workspace of the next op
-  int64_t next_op_ = 0;                      // counted over all iterations
-  bool stalled_ = false;
+  std::array<TierQueues, 2> queues_;  // by tier
+  std::vector<Transfer> transfers_;   // by migration
+  std::vector<TensorState> tensors_;  // by tensor
+  NextOp next_;
   int64_t device_bytes_ = 0;
   std::array<int64_t, 2> tier_bytes_{};
   int64_t now_ns_ = 0;
