@@ -10,12 +10,12 @@ namespace teraio::testing {
 namespace {
 
 constexpr int kPoison = 0xCD;
+constexpr std::nullopt_t kCompute = std::nullopt;  // its stream
 
 using Bytes = FakeAsyncDevice::Bytes;
 
 bool any_overlaps(const std::vector<Bytes>& ranges, const Bytes& bytes) {
-  return std::any_of(ranges.begin(), ranges.end(),
-                     [&](const Bytes& range) { return range.overlaps(bytes); });
+  return std::ranges::any_of(ranges, [&](const Bytes& range) { return range.overlaps(bytes); });
 }
 
 bool uses(const FakeAsyncDevice::Compute& compute, const Bytes& bytes) {
@@ -37,31 +37,34 @@ FakeAsyncDevice::~FakeAsyncDevice() = default;
 
 void FakeAsyncDevice::launch(Compute compute) {
   const std::lock_guard lock(mutex_);
-  check_launch(compute);
-  enqueue(std::move(compute), device::Event{}, device::Event{});
+  const Copies& awaited = work_[kCompute].awaited;
+  check_allocated(compute);
+  check_arrived(compute, awaited);
+  for (PendingCopy& copy : copies_)
+    if (copy.is_to_host && !awaited.contains(copy.end.id))
+      tear_if(any_overlaps(compute.writes, copy.device()), copy);
+  enqueue(kCompute, std::move(compute), device::Event{}, device::Event{});
 }
 
-void FakeAsyncDevice::enqueue(Compute compute, device::Event after, device::Event mark) {
-  compute_.push_back({std::move(compute), after, mark, ++last_place_});
+void FakeAsyncDevice::enqueue(Stream stream, Compute compute, device::Event after,
+                              device::Event mark) {
+  work_[stream].items.push_back({std::move(compute), after, mark, ++last_place_});
 }
 
 void FakeAsyncDevice::launch_on(void* stream, Compute compute, device::Event after) {
   const std::lock_guard lock(mutex_);
   check_known(after);
   check_allocated(compute);
-  const History history = history_of(after);
-  const Copies& awaited = awaited_elsewhere_[stream];
-  for (const PendingCopy& copy : copies_)
-    if (!copy.is_to_host && uses(compute, copy.device()) &&
-        history.copies.count(copy.end.id) == 0 && awaited.count(copy.end.id) == 0)
-      note("used before it arrived");
-  elsewhere_[stream].push_back({std::move(compute), after, device::Event{}, 0});
+  Copies awaited = history_of(after).copies;
+  awaited.insert(work_[stream].awaited.begin(), work_[stream].awaited.end());
+  check_arrived(compute, awaited);
+  enqueue(stream, std::move(compute), after, device::Event{});
 }
 
 bool FakeAsyncDevice::is_used_elsewhere(const Bytes& bytes) const {
-  for (const auto& [stream, queue] : elsewhere_)
-    for (const ComputeItem& item : queue)
-      if (uses(item.compute, bytes)) return true;
+  for (const auto& [stream, work] : work_)
+    for (const WorkItem& item : work.items)
+      if (stream != kCompute && uses(item.compute, bytes)) return true;
   return false;
 }
 
@@ -72,23 +75,18 @@ void FakeAsyncDevice::check_allocated(const Compute& compute) {
         note("compute on memory that is not allocated");
 }
 
-void FakeAsyncDevice::check_launch(const Compute& compute) {
-  check_allocated(compute);
-  for (PendingCopy& copy : copies_) {
-    if (awaited_.count(copy.end.id) > 0) continue;
-    if (!copy.is_to_host && uses(compute, copy.device())) note("used before it arrived");
-    if (copy.is_to_host) tear_if(any_overlaps(compute.writes, copy.device()), copy);
-  }
+void FakeAsyncDevice::check_arrived(const Compute& compute, const Copies& awaited) {
+  for (const PendingCopy& copy : copies_)
+    if (!copy.is_to_host && uses(compute, copy.device()) && !awaited.contains(copy.end.id))
+      note("used before it arrived");
 }
 
 Result<device::Event> FakeAsyncDevice::record_point(Stream stream) {
   const std::lock_guard lock(mutex_);
-  const device::Event event = new_event(stream ? History() : History{last_place_ + 1, awaited_});
-  if (stream) {
-    elsewhere_[*stream].push_back({{}, device::Event{}, event, 0});
-  } else {
-    enqueue({}, device::Event{}, event);
-  }
+  History history;
+  if (stream == kCompute) history = {last_place_ + 1, work_[kCompute].awaited};
+  const device::Event event = new_event(std::move(history));
+  enqueue(stream, {}, device::Event{}, event);
   return event;
 }
 
@@ -96,14 +94,10 @@ Status FakeAsyncDevice::make_wait(Stream stream, device::Event event) {
   const std::lock_guard lock(mutex_);
   check_known(event);
   if (passed(event)) return {};
-  Copies& awaited = stream ? awaited_elsewhere_[*stream] : awaited_;
+  Copies& awaited = work_[stream].awaited;
   awaited.insert(event.id);
   awaited.merge(history_of(event).copies);
-  if (stream) {
-    elsewhere_[*stream].push_back({{}, event, device::Event{}, 0});
-  } else {
-    enqueue({}, event, device::Event{});
-  }
+  enqueue(stream, {}, event, device::Event{});
   return {};
 }
 
@@ -121,7 +115,8 @@ Status FakeAsyncDevice::wait_for(device::Event event) {
   if (options_.progress == Progress::kManual) changed_.wait(lock, [&] { return passed(event); });
   while (!passed(event))
     if (!step_locked()) return Status(ErrorCode::kInternal, "fake: would wait for ever");
-  return failed_.count(event.id) > 0 ? Status(ErrorCode::kIoError, "fake: copy failed") : Status();
+  return events_.failed.contains(event.id) ? Status(ErrorCode::kIoError, "fake: copy failed")
+                                           : Status();
 }
 
 // --- Memory -------------------------------------------------------------------------------------
@@ -132,9 +127,8 @@ std::byte* FakeAsyncDevice::allocate_block(int64_t size_bytes, device::Effort /*
   std::byte* memory = memory_->allocate(size_bytes);
   if (memory == nullptr) return nullptr;
   const Bytes block = {memory, memory_->held_bytes(memory)};
-  const bool is_still_used =
-      std::any_of(compute_.begin(), compute_.end(),
-                  [&](const ComputeItem& item) { return uses(item.compute, block); });
+  const bool is_still_used = std::ranges::any_of(
+      work_[kCompute].items, [&](const WorkItem& item) { return uses(item.compute, block); });
   if (!is_still_used) std::memset(bytes(memory), kPoison, block.size_bytes);
   return memory;
 }
@@ -147,12 +141,13 @@ void FakeAsyncDevice::release_block(std::byte* memory) {
   if (is_used_elsewhere(block)) note("released while another stream was at work on it");
   memory_->release(memory);
   const auto poison = [=, this] { std::memset(bytes(block.begin), kPoison, block.size_bytes); };
+  std::deque<WorkItem>& items = work_[kCompute].items;
   const auto behind_last_use =
-      std::find_if(compute_.rbegin(), compute_.rend(),
-                   [&](const ComputeItem& item) { return uses(item.compute, block); });
-  if (behind_last_use == compute_.rend()) return poison();
+      std::find_if(items.rbegin(), items.rend(),
+                   [&](const WorkItem& item) { return uses(item.compute, block); });
+  if (behind_last_use == items.rend()) return poison();
   const uint64_t place = behind_last_use->place;
-  compute_.insert(behind_last_use.base(), {{{}, {block}, poison}, {}, {}, place});
+  items.insert(behind_last_use.base(), {{{}, {block}, poison}, {}, {}, place});
 }
 
 void FakeAsyncDevice::change_budget(int64_t budget_bytes) {
@@ -186,19 +181,18 @@ Status FakeAsyncDevice::fill(std::byte* memory, int64_t size_bytes, int value) {
 
 Status FakeAsyncDevice::Pinning::pin(std::byte* host, int64_t size_bytes) {
   const std::lock_guard lock(device_.mutex_);
-  device_.pinned_.push_back({host, size_bytes});
+  pinned_.push_back({host, size_bytes});
   return {};
 }
 
 void FakeAsyncDevice::Pinning::unpin(std::byte* host) {
   const std::lock_guard lock(device_.mutex_);
-  const auto known = std::find_if(device_.pinned_.begin(), device_.pinned_.end(),
-                                  [&](const Bytes& bytes) { return bytes.begin == host; });
-  if (known == device_.pinned_.end()) return device_.note("unpinned what was not pinned");
+  const auto known = std::ranges::find(pinned_, host, &Bytes::begin);
+  if (known == pinned_.end()) return device_.note("unpinned what was not pinned");
   for (const PendingCopy& copy : device_.copies_)
     if ((copy.is_to_host ? copy.target() : copy.source()).overlaps(*known))
       device_.note("unpinned before the copy ended");
-  device_.pinned_.erase(known);
+  pinned_.erase(known);
 }
 
 // --- Copies -------------------------------------------------------------------------------------
@@ -214,8 +208,8 @@ Result<device::Event> FakeAsyncDevice::start_copy(const Copy& requested) {
   check_copy(copy);
   History history = history_of(copy.after);
   copy.end = new_event(history);
-  histories_.at(copy.end.id).copies.insert(copy.end.id);
-  if (copy_count_ == options_.failing_copy) failed_.insert(copy.end.id);
+  events_.histories.at(copy.end.id).copies.insert(copy.end.id);
+  if (copy_count_ == options_.failing_copy) events_.failed.insert(copy.end.id);
   copies_.push_back(copy);
   return copy.end;
 }
@@ -232,7 +226,7 @@ void FakeAsyncDevice::check_copy(PendingCopy& copy) {
     note("copied memory that is not allocated");
   if (is_used_elsewhere(device)) note("copied while another stream was at work on it");
   const History history = history_of(copy.after);
-  for (const ComputeItem& item : compute_) {
+  for (const WorkItem& item : work_[kCompute].items) {
     if (item.place <= history.compute_place) continue;
     if (copy.is_to_host)
       tear_if(any_overlaps(item.compute.writes, device), copy);
@@ -240,31 +234,31 @@ void FakeAsyncDevice::check_copy(PendingCopy& copy) {
       note("copied before compute was there");
   }
   for (const PendingCopy& other : copies_)
-    if (copy.conflicts_with(other) && history.copies.count(other.end.id) == 0)
+    if (copy.conflicts_with(other) && !history.copies.contains(other.end.id))
       note("two copies of one place at once");
 }
 
 // --- Order --------------------------------------------------------------------------------------
 
 FakeAsyncDevice::History FakeAsyncDevice::history_of(device::Event event) const {
-  const auto found = histories_.find(event.id);
-  return found == histories_.end() ? History() : found->second;
+  const auto found = events_.histories.find(event.id);
+  return found == events_.histories.end() ? History() : found->second;
 }
 
 device::Event FakeAsyncDevice::new_event(History history) {
-  const device::Event event{++last_event_};
-  histories_.emplace(event.id, std::move(history));
+  const device::Event event{++events_.last_id};
+  events_.histories.emplace(event.id, std::move(history));
   return event;
 }
 
 void FakeAsyncDevice::check_known(device::Event event) {
-  if (event.id > last_event_) note("an event that was never recorded");
+  if (event.id > events_.last_id) note("an event that was never recorded");
 }
 
 void FakeAsyncDevice::pass(device::Event event) {
-  if (event.id != 0) passed_.insert(event.id);
-  histories_.erase(event.id);
-  awaited_.erase(event.id);
+  if (event.id != 0) events_.passed.insert(event.id);
+  events_.histories.erase(event.id);
+  for (auto& [stream, work] : work_) work.awaited.erase(event.id);
   changed_.notify_all();
 }
 
@@ -279,12 +273,9 @@ void FakeAsyncDevice::run_all() {
 
 bool FakeAsyncDevice::step_locked() {
   std::vector<std::function<void()>> possible;
-  const auto add_if_possible = [&](Queue& queue) {
-    if (!queue.empty() && passed(queue.front().after))
-      possible.push_back([this, &queue] { advance(queue); });
-  };
-  add_if_possible(compute_);
-  for (auto& [stream, queue] : elsewhere_) add_if_possible(queue);
+  for (auto& [stream, work] : work_)
+    if (!work.items.empty() && passed(work.items.front().after))
+      possible.push_back([this, &work] { advance(work); });
   for (auto copy = copies_.begin(); copy != copies_.end(); ++copy) {
     if (copy->has_begun)
       possible.push_back([this, copy] { end_copy(copy); });
@@ -296,9 +287,9 @@ bool FakeAsyncDevice::step_locked() {
   return true;
 }
 
-void FakeAsyncDevice::advance(Queue& queue) {
-  const ComputeItem item = std::move(queue.front());
-  queue.pop_front();
+void FakeAsyncDevice::advance(Work& work) {
+  const WorkItem item = std::move(work.items.front());
+  work.items.pop_front();
   if (item.compute.run) item.compute.run();
   pass(item.mark);
 }
@@ -313,7 +304,7 @@ void FakeAsyncDevice::begin_copy(PendingCopy& copy) {
 void FakeAsyncDevice::end_copy(std::list<PendingCopy>::iterator copy) {
   const bool is_same = std::memcmp(copy->seen.data(), bytes(copy->from), copy->size_bytes) == 0;
   if (!is_same && !copy->is_torn) note("source changed during the copy");
-  const bool is_good = failed_.count(copy->end.id) == 0 && !copy->is_torn;
+  const bool is_good = !events_.failed.contains(copy->end.id) && !copy->is_torn;
   if (is_good) std::memcpy(bytes(copy->to), copy->seen.data(), copy->size_bytes);
   const device::Event end = copy->end;
   copies_.erase(copy);
@@ -341,7 +332,7 @@ void FakeAsyncDevice::wait_for_copies(int64_t count) {
 int64_t FakeAsyncDevice::pinned_bytes() const {
   const std::lock_guard lock(mutex_);
   int64_t sum_bytes = 0;
-  for (const Bytes& bytes : pinned_) sum_bytes += bytes.size_bytes;
+  for (const Bytes& bytes : pinning_.pinned()) sum_bytes += bytes.size_bytes;
   return sum_bytes;
 }
 

@@ -117,9 +117,11 @@ class FakeAsyncDevice final : public device::Device {
     void unpin(std::byte* host) override;
     std::byte* allocate(int64_t /*size_bytes*/) override { return nullptr; }
     void free(std::byte* /*host*/) override {}
+    const std::vector<Bytes>& pinned() const { return pinned_; }
 
    private:
     FakeAsyncDevice& device_;
+    std::vector<Bytes> pinned_;
   };
 
   struct PendingCopy : Copy {
@@ -137,22 +139,34 @@ class FakeAsyncDevice final : public device::Device {
     }
   };
 
+  using Copies = std::unordered_set<uint64_t>;  // by their ends
+
   // One of: work, a wait for an event, or an event to pass.
-  struct ComputeItem {
+  struct WorkItem {
     Compute compute;
     device::Event after;
     device::Event mark;
     uint64_t place = 0;  // in the order of requests
   };
 
-  // What has happened when an event has passed.
-  struct History {
-    uint64_t compute_place = 0;           // compute up to this place
-    std::unordered_set<uint64_t> copies;  // ends that were pending when it was recorded
+  // What a stream has been given.
+  struct Work {
+    std::deque<WorkItem> items;
+    Copies awaited;  // the pending ones that what comes next waits for
   };
 
-  using Queue = std::deque<ComputeItem>;
-  using Copies = std::unordered_set<uint64_t>;  // by their ends
+  // What has happened when an event has passed.
+  struct History {
+    uint64_t compute_place = 0;  // compute up to this place
+    Copies copies;               // those that were pending when it was recorded
+  };
+
+  struct Events {
+    uint64_t last_id = 0;
+    std::unordered_set<uint64_t> passed;
+    std::unordered_set<uint64_t> failed;
+    std::unordered_map<uint64_t, History> histories;  // of those that have not passed
+  };
 
   std::byte* allocate_block(int64_t size_bytes, device::Effort effort,
                             const device::Tenant& tenant) override;
@@ -166,20 +180,22 @@ class FakeAsyncDevice final : public device::Device {
   Status make_wait(Stream stream, device::Event event) override;
   Result<device::Event> start_copy(const Copy& copy) override;
 
-  void enqueue(Compute compute, device::Event after, device::Event mark);
+  void enqueue(Stream stream, Compute compute, device::Event after, device::Event mark);
   void check_allocated(const Compute& compute);
-  void check_launch(const Compute& compute);
+  void check_arrived(const Compute& compute, const Copies& awaited);
   bool is_used_elsewhere(const Bytes& bytes) const;
   void check_known(device::Event event);
   void check_copy(PendingCopy& copy);
   void tear_if(bool is_changed, PendingCopy& copy);
   History history_of(device::Event event) const;
   device::Event new_event(History history);
-  bool passed(device::Event event) const { return event.id == 0 || passed_.count(event.id) > 0; }
+  bool passed(device::Event event) const {
+    return event.id == 0 || events_.passed.contains(event.id);
+  }
   void pass(device::Event event);
   void note(const std::string& violation) { violations_.push_back(violation); }
   bool step_locked();
-  void advance(Queue& queue);
+  void advance(Work& work);
   void begin_copy(PendingCopy& copy);
   void end_copy(std::list<PendingCopy>::iterator copy);
 
@@ -188,17 +204,10 @@ class FakeAsyncDevice final : public device::Device {
   std::condition_variable changed_;
   std::mt19937_64 random_;
   std::unique_ptr<FakeMemory> memory_;
-  Queue compute_;
-  std::map<void*, Queue> elsewhere_;           // by stream
-  std::map<void*, Copies> awaited_elsewhere_;  // by stream: ends of pending copies
+  std::map<Stream, Work> work_;
   std::list<PendingCopy> copies_;
-  std::unordered_set<uint64_t> passed_;
-  std::unordered_set<uint64_t> failed_;
-  std::unordered_map<uint64_t, History> histories_;  // of events that have not passed
-  std::unordered_set<uint64_t> awaited_;  // ends of pending copies that compute waits for
+  Events events_;
   Pinning pinning_{*this};
-  std::vector<Bytes> pinned_;
-  uint64_t last_event_ = 0;
   uint64_t last_place_ = 0;
   int64_t copy_count_ = 0;
   int64_t torn_count_ = 0;
