@@ -97,7 +97,7 @@ std::unique_ptr<OpInfo> read_schema(const c10::OperatorHandle& op) {
                                    "aten::_fused_adagrad", "aten::_amp_foreach_"});
   for (size_t i = 0; i < schema.arguments().size(); ++i)
     if (schema.arguments()[i].name() == "dropout_p") info->dropout_argument = i;
-  // Of other libraries' ops nobody knows what else they do.
+  // What else ops of other libraries do is unknown.
   info->has_known_effects = starts_with_any(info->name, {"aten::"}) && !info->is_list_op;
   info->is_composed = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
   info->cpu_kernels = kernels_of(op, c10::DispatchKey::CPU, c10::DispatchKey::AutocastCPU);

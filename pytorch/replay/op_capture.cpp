@@ -110,7 +110,7 @@ bool OpCapture::can_capture(const at::Tensor& tensor) const {
          !known_storage_of(tensor).sym_nbytes().is_heap_allocated();
 }
 
-// Of a fake tensor, the layout would be asked from Python, and nobody needs it.
+// The layout of a fake tensor would be asked from Python, and is not needed.
 TensorLayout OpCapture::layout_of(const at::Tensor& tensor) const {
   if (!is_dry_) return pytorch::layout_of(tensor);
   TensorLayout layout;
@@ -122,7 +122,7 @@ bool OpCapture::wants(const OpInfo& info, const torch::jit::Stack& stack) {
   if (!is_exact_ || is_single_ || is_in_call()) return false;
   const std::span<const c10::IValue> arguments = arguments_of(info, stack);
   if (std::any_of(arguments.begin(), arguments.end(), has_wrapper)) {
-    if (!captured_->has_wrappers) give_up();  // nobody tells of the calls on what is inside
+    if (!captured_->has_wrappers) give_up();  // calls on the inner tensors are unknown
     return false;
   }
   return !is_composed(info, arguments);

@@ -1,9 +1,9 @@
-// Pooled: memory for the objects of a class that come and go all the time, and go on another thread
-// than they come: there malloc and free leave their fast paths.
+// Pooled: memory for objects that are made and deleted all the time, often on different threads,
+// where malloc and free leave their fast paths.
 //
 //     struct LiveTensor : Pooled<LiveTensor> { ... };
 //
-// What has been freed is used again for objects of the same class, and never returns to the system.
+// Freed memory is reused for objects of the same class, and never returns to the system.
 // The address sanitizer gets each object from malloc.
 //
 // Threads: any.

@@ -9,7 +9,7 @@
 namespace teraio::device {
 namespace {
 
-// What is left of a gap counts less than when its neighbours leave.
+// The rest of a gap counts less than the times at which its neighbours leave.
 constexpr double kRestWeight = .005;
 constexpr double kExactFit = .1;
 

@@ -29,11 +29,11 @@ class Gaps {
   // Returns the offset of the best place for a block; nothing if no gap is large enough.
   std::optional<int64_t> place_for(int64_t size_bytes, double leaves_at) const;
 
-  // Adds a range beside what leaves at these times. It is merged with adjacent gaps.
+  // Adds a range between blocks that leave at these times. It is merged with adjacent gaps.
   void insert(ByteRange range, double below_leaves_at, double above_leaves_at);
-  // Removes a range that lies within one gap. What is there now leaves at that time.
+  // Removes a range that lies within one gap, for a block that leaves at that time.
   void erase(ByteRange range, double leaves_at);
-  // What is in the range, which lies in no gap, leaves at that time.
+  // The block in the range, which lies in no gap, leaves at that time.
   void note_leaves_at(ByteRange range, double leaves_at);
   // Removes all parts of the range that are free.
   void cut(ByteRange range);

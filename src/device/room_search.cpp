@@ -64,7 +64,7 @@ class RoomSearch {
     return blocks_[block].range.begin_bytes - end_before(block);
   }
 
-  // Whose blocks slide, if each of them slides far enough.
+  // Regions whose blocks may slide, if each of them slides far enough.
   std::vector<Region> slides(int64_t most_bytes) const;
   std::vector<BlockMove> slide(const Region& region) const;
   std::vector<Stretch> stretches() const;

@@ -102,7 +102,7 @@ void Engine::take_arrivals() {
   plan_.start_prefetches_between_ops();
 }
 
-// Others may have begun since.
+// Other ops may have begun meanwhile.
 void Engine::end_op(trace::OpIndex position, std::span<const Use> uses, size_t input_count,
                     std::span<LiveTensor* const> births) {
   for (const Use& use : uses.first(input_count)) drop_pin(*use.tensor);

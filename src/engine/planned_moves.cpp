@@ -28,7 +28,7 @@ device::Tenant PlannedMoves::tenant(LiveTensor& tensor) const {
   return {&tensor, leaves_at(tensor.planned.profile_index)};
 }
 
-// Which of the births it is, its size tells. What is none of them is gone when the op ends.
+// Its size tells which of the births it is. Any other tensor dies when the op ends.
 device::Tenant PlannedMoves::tenant_at_birth(LiveTensor& tensor, int64_t size_bytes) {
   const auto birth = std::ranges::find(expected_births_, size_bytes, [this](trace::TensorIndex i) {
     return schedule_->index().size_bytes[static_cast<size_t>(i)];
@@ -121,7 +121,7 @@ void PlannedMoves::take_planned_places() {
     }
 }
 
-// What the plan has discarded is as good where it is.
+// Nothing to do for a tensor that the plan has discarded.
 void PlannedMoves::leave_as_planned(LiveTensor& tensor, const plan::Migration& action) {
   if (tensor.residency == Residency::kResident && plan::uses_tier(action.action))
     parts_.evictor.evict_by_plan(tensor, action.tier);

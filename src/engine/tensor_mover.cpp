@@ -141,7 +141,7 @@ bool TensorMover::discard(LiveTensor& tensor) {
 void TensorMover::take_memory(LiveTensor& tensor, LiveTensor& made) {
   TERAIO_CHECK(tensor.residency == Residency::kDiscarded && made.memory != nullptr);
   TERAIO_CHECK(tensor.size_bytes == made.size_bytes);
-  (void)detach(made);  // nobody else has it
+  (void)detach(made);  // it has no other owner
   tensor.memory = std::exchange(made.memory, nullptr);
   device_.set_tenant(tensor.memory, &tensor);
   made.residency = Residency::kDonated;

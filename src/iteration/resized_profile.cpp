@@ -37,7 +37,7 @@ std::vector<bool> used_tensors(const trace::Trace& trace) {
   return is_used;
 }
 
-// What one of the two profiles reads, a plan for both must keep until then.
+// A plan for both profiles must keep what either of them reads until it is read.
 void add_reads(Profile& profile, const Profile& other) {
   const std::vector<bool> is_used = used_tensors(profile.trace);
   for (size_t i = 0; i < profile.trace.ops.size(); ++i) {

@@ -1,4 +1,4 @@
-// Profiles of iterations that nobody has measured: they run the ops of measured ones over other
+// Profiles of iterations that were not measured: they run the ops of measured ones over other
 // sizes.
 //
 // Pure functions.

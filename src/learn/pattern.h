@@ -129,7 +129,7 @@ class Pattern {
   std::vector<trace::OpIndex> banned_ops;  // not to be replayed
 
  private:
-  // A plan that is being made for sizes that nobody has measured.
+  // A plan that is being made for sizes that were not measured.
   struct Requested {
     int64_t ticket = 0;
     trace::OpIndex op = 0;

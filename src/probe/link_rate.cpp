@@ -102,7 +102,7 @@ Result<Rates> measure_link(device::Device& device, const Clock& clock,
                            const device::HostMemory& host) {
   const int64_t size_bytes =
       std::min(measured_bytes(device), host.size_bytes() / kUnitBytes * kUnitBytes);
-  // At all costs: what the program has on the device from before is not evicted yet.
+  // Utmost effort: the program's earlier memory on the device has not been evicted yet.
   std::byte* memory =
       size_bytes > 0 ? device.allocate(size_bytes, device::Effort::kUtmost) : nullptr;
   if (memory == nullptr)

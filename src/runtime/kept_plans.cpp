@@ -142,7 +142,7 @@ void KeptPlans::keep(const plan::Plan& plan, const KeptPlanUse& use) const {
   if (!is_private(folder_)) return;
   const fs::path path = path_for(use);
   std::error_code error;
-  // What a link leads to would be replaced.
+  // Otherwise the file that a link points to would be replaced.
   if (fs::is_symlink(fs::symlink_status(path, error))) fs::remove(path, error);
   const Status written = write_plan(plan, trace::with_repeatable_ids(use.trace), path);
   if (!written.ok())

@@ -45,7 +45,7 @@ class Replays::Turn {
 
 // A replay, and those that it needs first. A temporary stays until the last of them has read it, so
 // that none is made twice, however many ways there are from one to another. Where memory is short,
-// those that nobody reads at the moment go, and are made again.
+// those that no running replay reads are freed, and made again later.
 class Replays::Chain {
  public:
   Chain(Replays& replays, const engine::Recipe& last) : replays_(replays) {

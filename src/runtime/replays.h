@@ -84,7 +84,7 @@ class Replays {
   YieldingMutex<std::recursive_mutex> turn_mutex_;  // before the lock
   int depth_ = 0;                                   // under turn_mutex_
   std::atomic<uintptr_t> thread_ = 0;
-  // Whose temporaries wait for the replays that read them.
+  // Recipes whose temporaries wait for the replays that read them.
   std::vector<std::shared_ptr<engine::Recipe>> open_temporaries_;
   Status failure_;
 };

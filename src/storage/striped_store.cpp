@@ -416,7 +416,7 @@ void StripedStore::check_answers(int32_t drive_index, io::Direction direction, i
   drive.meter.add_unanswered();
   extents_.set_weight(drive_index, 0);
   give_up_on(drive, direction, silence, now_ns, endings);
-  // Nobody could read what would be written there.
+  // Bytes that are written there could not be read.
   if (direction == io::Direction::kRead && drive.silence_in(io::Direction::kWrite).ok())
     give_up_on(drive, io::Direction::kWrite, silence, now_ns, endings);
 }
