@@ -8,7 +8,6 @@ configuration of each arm.
 
 from pathlib import Path
 
-TUNINGS = ("speed", "memory")
 # From the fastest to the smallest: (tuning, whether memory is returned to the system).
 ATTEMPTS = (("speed", False), ("speed", True), ("memory", True))
 RETURN_MEMORY = {

@@ -104,18 +104,4 @@ std::optional<ByteRange> RangeSet::smallest_at_least(int64_t size_bytes) const {
 
 std::optional<ByteRange> RangeSet::largest() const { return smallest_at_least(largest_bytes()); }
 
-std::optional<ByteRange> RangeSet::ending_at(int64_t offset_bytes) const {
-  auto entry = by_address_.lower_bound(offset_bytes);
-  if (entry == by_address_.begin()) return std::nullopt;
-  --entry;
-  if (entry->first + entry->second != offset_bytes) return std::nullopt;
-  return ByteRange{entry->first, entry->second};
-}
-
-std::optional<ByteRange> RangeSet::starting_at(int64_t offset_bytes) const {
-  const auto entry = by_address_.find(offset_bytes);
-  if (entry == by_address_.end()) return std::nullopt;
-  return ByteRange{entry->first, entry->second};
-}
-
 }  // namespace teraio

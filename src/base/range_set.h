@@ -43,19 +43,11 @@ class RangeSet {
   // The smallest range of at least this size. Among equals, the one with the lowest address.
   std::optional<ByteRange> smallest_at_least(int64_t size_bytes) const;
   std::optional<ByteRange> largest() const;
-  // The range that ends exactly at this offset.
-  std::optional<ByteRange> ending_at(int64_t offset_bytes) const;
-  // The range that begins exactly at this offset.
-  std::optional<ByteRange> starting_at(int64_t offset_bytes) const;
 
   // Calls visit(range) for the parts of the set within `within`, in address order. The set must not
   // change during the call.
   template <typename Visit>
   void for_each_in(ByteRange within, Visit visit) const;
-  // Calls visit(range) for every range of at least this size, smallest first. The set must not
-  // change during the call.
-  template <typename Visit>
-  void for_each_at_least(int64_t size_bytes, Visit visit) const;
 
   int64_t total_bytes() const { return total_bytes_; }
   int64_t largest_bytes() const { return by_size_.empty() ? 0 : by_size_.rbegin()->first; }
@@ -83,12 +75,6 @@ void RangeSet::for_each_in(ByteRange within, Visit visit) const {
     const int64_t end_bytes = std::min(entry->first + entry->second, within.end_bytes());
     if (begin_bytes < end_bytes) visit(ByteRange{begin_bytes, end_bytes - begin_bytes});
   }
-}
-
-template <typename Visit>
-void RangeSet::for_each_at_least(int64_t size_bytes, Visit visit) const {
-  for (auto entry = by_size_.lower_bound({size_bytes, 0}); entry != by_size_.end(); ++entry)
-    visit(ByteRange{entry->second, entry->first});
 }
 
 }  // namespace teraio

@@ -21,7 +21,6 @@ BandwidthLedger::BandwidthLedger(const hardware::Hardware& hardware, std::vector
       ssd_shares_directions_(ssd_duplex(hardware) < 2.0) {
   for (Direction direction : {Direction::kWrite, Direction::kRead}) {
     const double link = rate(hardware.device_link, direction);
-    link_bytes_per_ns_[static_cast<size_t>(direction)] = link;
     const double ssd = rate(ssd_rates(hardware), direction);
     const double host = rate(hardware.host.rates, direction);
     channels_[index(plan::Tier::kSsd, direction)].bytes_per_ns = std::min(link, ssd);
@@ -39,14 +38,6 @@ BandwidthLedger::BandwidthLedger(const hardware::Hardware& hardware, std::vector
 
 double BandwidthLedger::alone_ns(plan::Tier tier, Direction direction, int64_t bytes) const {
   return latency_ns_ + static_cast<double>(bytes) / channels_[index(tier, direction)].bytes_per_ns;
-}
-
-double BandwidthLedger::host_share(Direction direction, double ssd_speed) const {
-  const double link = link_bytes_per_ns_[static_cast<size_t>(direction)];
-  const double ssd = channels_[index(plan::Tier::kSsd, direction)].bytes_per_ns * ssd_speed;
-  const double host = channels_[index(plan::Tier::kHost, direction)].bytes_per_ns;
-  const double left = link - std::min(ssd, link / 2);
-  return host <= 0 ? 1.0 : std::min(1.0, left / host);
 }
 
 double BandwidthLedger::available_ns(size_t channel, int64_t op) const {

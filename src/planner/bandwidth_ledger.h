@@ -56,9 +56,6 @@ class BandwidthLedger {
   double latency_share(plan::Tier tier, int64_t bytes) const {
     return latency_ns_ == 0 ? 0 : latency_ns_ / alone_ns(tier, Direction::kRead, bytes);
   }
-  // Returns the share of its full rate that the host channel keeps while the ssd channel runs at
-  // `ssd_speed` times its own full rate.
-  double host_share(Direction direction, double ssd_speed) const;
 
  private:
   struct Channel {
@@ -86,7 +83,6 @@ class BandwidthLedger {
 
   int64_t count_;
   double latency_ns_;
-  std::array<double, 2> link_bytes_per_ns_;  // by direction
   bool ssd_shares_directions_;
   std::array<Channel, 4> channels_;
   std::vector<double> ssd_joint_ns_;               // what is left of duplex * duration

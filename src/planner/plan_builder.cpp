@@ -370,17 +370,6 @@ bool PlanBuilder::revert(int32_t index) {
   return true;
 }
 
-bool PlanBuilder::copy_rests_at_start(int32_t index) const {
-  const Copy& now = copies_[index];
-  if (problem_->lifetimes.epochs[index].never_written) return true;
-  if (period(now.last).until_freed) return false;
-  const int64_t count = problem_->op_count();
-  const int64_t made_at = problem_->position(now.first);
-  const int64_t needed_from =
-      moves_[now.last].needed_from + problem_->position(now.last) - period(now.last).first;
-  return needed_from >= made_at / count * count + count;
-}
-
 void PlanBuilder::update_copy(int32_t index) {
   Copy& now = copies_[period(index).epoch];
   now = Copy();

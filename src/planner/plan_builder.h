@@ -116,9 +116,6 @@ class PlanBuilder {
     if (!copy(index).exists()) return std::nullopt;
     return moves_[copy(index).first].tier;
   }
-  // Whether the copy of the epoch is on its tier when the iteration begins. Requires that the epoch
-  // has moved periods.
-  bool copy_rests_at_start(int32_t epoch) const;
   bool moved(int32_t period) const { return moves_[period].moved; }
   const Move& at(int32_t period) const { return moves_[period]; }
   // The device bytes above the budget at each op, with all moves.

@@ -47,7 +47,6 @@ TEST(RangeSetTest, EmptySetHasNothing) {
   EXPECT_EQ(ranges.largest(), std::nullopt);
   EXPECT_EQ(ranges.largest_bytes(), 0);
   EXPECT_EQ(ranges.smallest_at_least(kPageBytes), std::nullopt);
-  EXPECT_EQ(ranges.ending_at(kPageBytes), std::nullopt);
 }
 
 TEST(RangeSetTest, ErasingTheMiddleLeavesBothEnds) {
@@ -55,9 +54,9 @@ TEST(RangeSetTest, ErasingTheMiddleLeavesBothEnds) {
   ranges.insert(pages(0, 10));
   ranges.erase(pages(3, 4));
   EXPECT_EQ(ranges.total_bytes(), 6 * kPageBytes);
-  EXPECT_EQ(ranges.ending_at(3 * kPageBytes), pages(0, 3));
-  EXPECT_EQ(ranges.ending_at(10 * kPageBytes), pages(7, 3));
-  EXPECT_EQ(ranges.ending_at(7 * kPageBytes), std::nullopt);
+  EXPECT_EQ(ranges.holding(pages(1, 1)), pages(0, 3));
+  EXPECT_EQ(ranges.holding(pages(8, 1)), pages(7, 3));
+  EXPECT_FALSE(ranges.contains(pages(3, 1)));
 }
 
 TEST(RangeSetTest, OverlapAndAbsenceAreBugsThatAreCaught) {
