@@ -14,8 +14,8 @@ from teraio.errors import Error
 from teraio.escapes import higher_order_ops
 from teraio.hooks.iterations import IterationHooks, key_of
 
-# The number of steps in which an iteration must repeat. It suffices for two of the longest
-# iterations that the observer can find, and for the steps before them.
+# The number of steps of each optimizer in which an iteration must repeat. It suffices for two of
+# the longest iterations that the observer can find, and for the steps before them.
 _STEPS_MAX = 24
 
 
@@ -60,7 +60,7 @@ class _Hooks(IterationHooks):
     def _end_backward(self):
         if self._is_step_of_backward:
             self._is_step_of_backward = False
-            self._end_step()
+            self._end_step(0)
         elif self._log.step_count == 0 and self._session.has_trace():
             # The program has no optimizer, and changes its parameters itself.
             self._log.end_step(self.take_fingerprint())
@@ -76,17 +76,17 @@ class _Hooks(IterationHooks):
 
     def _after_step(self, optimizer, args, kwargs):
         self._steps[key_of(optimizer)] += 1
-        self._end_step()
+        self._end_step(key_of(optimizer))
 
     def _begin_step(self):
         self._open_steps += 1
         self._session.begin_step()
 
-    def _end_step(self):
+    def _end_step(self, optimizer):
         self._open_steps -= 1
         if self._open_steps > 0:
             return
-        self._session.end_step()
+        self._session.end_step(optimizer)
         self._log.end_step(self.take_fingerprint())
         if self._log.step_count == 1:
             self.after_first_step()
@@ -97,7 +97,8 @@ class _Hooks(IterationHooks):
         """Returns whether the script may end."""
         if self._wanted_steps is not None:
             return self._log.step_count >= self._wanted_steps
-        return self._session.has_trace() or self._log.step_count >= _STEPS_MAX
+        steps_max = _STEPS_MAX * max(1, len(self._optimizers))
+        return self._session.has_trace() or self._log.step_count >= steps_max
 
 
 def _own_error(error):

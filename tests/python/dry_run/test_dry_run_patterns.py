@@ -119,6 +119,23 @@ def test_steps_that_take_turns_are_one_iteration(predicted, tmp_path):
     assert predicted("ab" * 10) == alternating
 
 
+def test_equal_steps_of_many_optimizers_are_one_iteration(dry_run, tmp_path):
+    (tmp_path / "train.py").write_text("""\
+import torch
+model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(56)])
+optimizers = [torch.optim.Adam(each.parameters()) for each in model]
+for step in range(6):
+    model(torch.randn(8, 64)).square().mean().backward()
+    for optimizer in optimizers:
+        optimizer.step()
+        optimizer.zero_grad()
+""")
+    outcome = dry_run("train.py")
+    assert "ops in 56 steps" in outcome.out and "the mean of 56 in" in outcome.out, outcome
+    # Parameters, and the two moments of all of them.
+    assert float(re.search(r"memory: (\S+) MB at the peak", outcome.out)[1]) > 56 * 4160 * 3 * 4e-6
+
+
 def test_a_step_that_others_differ_from_says_how_to_predict_them(predicted):
     hint = r"other steps executed other ops, with \S+ \S+ at most: --steps N predicts the mean"
     assert re.search(hint, predicted("abaaaa"))
