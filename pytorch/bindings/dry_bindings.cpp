@@ -81,6 +81,8 @@ void bind_dry_session(py::module_& module) {
            [](DrySession& session, int64_t duration_ns, int64_t workspace_bytes) {
              raise_unless_ok(session.spend(duration_ns, workspace_bytes));
            })
+      .def("unmovable_bytes",
+           [](DrySession& session) { return session.runtime().figures(true).unmovable_bytes; })
       .def("has_trace",
            [](DrySession& session) { return !session.runtime().figures().trace_name.empty(); })
       .def("iteration_count",

@@ -54,6 +54,12 @@ def command_parser():
     )
     add_arguments(parser, "recompute")
     add_script_options(parser)
+    add(
+        "--least-budget",
+        action="store_true",
+        help="find the least device budget with which the script runs, and end: nothing is "
+        "measured, and no file that the script writes stays",
+    )
     add("--json", action="store_true", help="print one JSON object, and all else on stderr")
     parser.add_program()
     return parser
@@ -77,7 +83,8 @@ def suggest(arguments):
         return parser.failure(error, 2)
     try:
         with _stdout_to_stderr(options.json):
-            suggestion = _suggestion(program, options)
+            find = _least_budget if options.least_budget else _suggestion
+            suggestion = find(program, options)
     except Error as error:
         return parser.failure(error, 1)
     print(json.dumps(suggestion.to_json(), indent=1) if options.json else suggestion.text())
@@ -105,12 +112,18 @@ def _checked(options):
     return program
 
 
+def _least_budget(program, options):
+    from teraio.suggest.least_budget import find_least_budget
+
+    return find_least_budget(program, options)
+
+
 def _suggestion(program, options):
     from teraio.dry_run.summary import reservations
     from teraio.suggest.suggestion import Suggester
 
     device = options.device
-    run = dry_run_of(options, device.accelerator, device.measure)
+    run = dry_run_of(options, device.accelerator, measure=device.measure)
     directory = os.getcwd()
     run.execute(program)
     options.device = dataclasses.replace(device, accelerator=run.accelerator)

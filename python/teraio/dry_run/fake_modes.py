@@ -70,6 +70,8 @@ class OpMode(TorchDispatchMode):
         self._fingerprint = 0
         self._is_on_parts = False
         self.is_counting = True
+        self.finds_unmovable = False  # which takes time for each op
+        self.unmovable_peak_bytes = 0
 
     def take_fingerprint(self):
         """Returns a number for the ops since the last call, equal for equal ops on equal sizes.
@@ -164,10 +166,11 @@ class OpMode(TorchDispatchMode):
         born = self._born(func, result)
         if born and not (func is aten.lift_fresh.default and _is_foreign(args[0])):
             self._session.add_births(born)
-        self._session.spend(
-            self._roofline.duration_ns(func, args, kwargs, result),
-            self._roofline.workspace_bytes(func, args, result),
-        )
+        workspace_bytes = self._roofline.workspace_bytes(func, args, result)
+        if self.finds_unmovable:
+            unmovable_bytes = self._session.unmovable_bytes() + workspace_bytes
+            self.unmovable_peak_bytes = max(self.unmovable_peak_bytes, unmovable_bytes)
+        self._session.spend(self._roofline.duration_ns(func, args, kwargs, result), workspace_bytes)
 
     def _born(self, func, result):
         """Returns the results that are on the training device and do not alias arguments."""

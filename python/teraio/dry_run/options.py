@@ -49,7 +49,7 @@ def check_script_options(options):
         parse_assumption(assumption)
 
 
-def dry_run_of(options, accelerator, measure=None):
+def dry_run_of(options, accelerator, **more):
     """Returns the `DryRun` that checked options describe, on an `Accelerator`; see there."""
     from teraio.dry_run.runner import DryRun
     from teraio.dry_run.value_policy import ValuePolicy
@@ -60,6 +60,6 @@ def dry_run_of(options, accelerator, measure=None):
         world_size=options.world_size,
         rank=options.rank,
         steps=options.steps,
-        measure=measure,
         has_launcher=options.has_launcher,
+        **more,
     )

@@ -137,6 +137,9 @@ class DryRun:
             rates for the first step only.
         has_launcher: whether the program has the environment that a launcher such as torchrun gives
             it. Otherwise, a process group that it makes has one process.
+        is_trial: whether only the memory of single ops is wanted, `unmovable_peak_bytes`. List ops
+            run in the smallest slices, no step needs to repeat, and no file that the program writes
+            stays.
     """
 
     def __init__(
@@ -148,6 +151,7 @@ class DryRun:
         steps=None,
         measure=None,
         has_launcher=False,
+        is_trial=False,
     ):
         self.accelerator = accelerator
         self._measure = measure
@@ -157,7 +161,10 @@ class DryRun:
         self.rank = rank
         self.steps = steps
         self.has_mapped_files = False  # which do not count
-        self._session = core.DrySession(device_memory_bytes=accelerator.memory_bytes)
+        self._is_trial = is_trial
+        self.unmovable_peak_bytes = 0  # the most that could not leave the device during an op
+        memory_bytes = 1 if is_trial else accelerator.memory_bytes
+        self._session = core.DrySession(device_memory_bytes=memory_bytes)
         self.log = PatternLog(self._session)
         self._hooks = _Hooks(self._session, self.log, steps)
 
@@ -172,13 +179,14 @@ class DryRun:
         roofline = Roofline(self.accelerator, self._links())
         with contextlib.ExitStack() as stack:
             modes = FakeModes(self._session, roofline, self.value_policy)
+            modes.ops.finds_unmovable = self._is_trial
             self._hooks.take_fingerprint = modes.ops.take_fingerprint
             self._hooks.after_first_step = functools.partial(self._measured, modes, roofline)
             stack.enter_context(
                 _process_groups(self.world_size, self.rank, modes, self._has_launcher)
             )
             stack.enter_context(modes)
-            stack.enter_context(SavedFiles(modes))
+            stack.enter_context(SavedFiles(modes, keeps_none=self._is_trial))
             self._hooks.install()
             stack.callback(self._hooks.remove)
             try:
@@ -193,7 +201,8 @@ class DryRun:
                     raise own from None
                 raise
         self.has_mapped_files = modes.has_mapped
-        if not self.log.patterns():
+        self.unmovable_peak_bytes = modes.ops.unmovable_peak_bytes
+        if not self._is_trial and not self.log.patterns():
             raise Error(
                 f"the script ended after {self.log.step_count} optimizer steps, before a step had "
                 f"repeated: let it run at least {STEPS_MIN}"

@@ -2,7 +2,7 @@
 
 They have the shapes of fake tensors and no contents, and they lie in a scratch directory, which the
 script sees in their place: its own files of these names stay as they are. Other files, such as
-logs, are written where the script writes them.
+logs, are written where the script writes them, or go to the scratch directory, too.
 """
 
 import builtins
@@ -21,6 +21,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from teraio.dry_run.known_values import known_value
+from teraio.errors import Error
 from teraio.hooks.import_hooks import PostImportHook
 from teraio.hooks.patches import Patches
 
@@ -28,9 +29,10 @@ _MAGIC = b"teraio dry run\n"  # a saved file begins with this
 # Names of files that hold tensors, by whatever function they are written.
 _SUFFIXES = (".bin", ".ckpt", ".pt", ".pth", ".safetensors", ".tar")
 # Functions of `os` with a path first, and those with two paths.
-_ONE_PATH = ("access", "chmod", "lstat", "open", "stat", "utime")
+_ONE_PATH = ("access", "chmod", "lstat", "stat", "utime")
 _REMOVING = ("remove", "unlink")
 _TWO_PATHS = ("link", "rename", "replace")
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _CONTENTS_MAX = 4096  # elements of tensors of which a file of safetensors has no hole
 _stat, _rename, _makedirs, _walk = os.stat, os.rename, os.makedirs, os.walk
 
@@ -40,10 +42,15 @@ class SavedFiles:
 
     Args:
         modes: the `FakeModes` of the dry run.
+        keeps_none: whether other files go there, too, but for those in hidden directories, where
+            caches are.
     """
 
-    def __init__(self, modes):
+    def __init__(self, modes, keeps_none=False):
         self._modes = modes
+        self._goes_to_scratch = _is_no_cache if keeps_none else _holds_tensors
+        self._keeps_none = keeps_none
+        self._made = []  # directories and links
         self._patches = Patches()
         self._stack = contextlib.ExitStack()
         self._root = ""
@@ -51,8 +58,11 @@ class SavedFiles:
 
     def __enter__(self):
         self._root = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="teraio-dry-"))
+        self._stack.callback(self._remove_what_is_made)
         self._stack.callback(self._patches.undo)
         wrap = self._patches.wrap
+        wrap(os, "mkdir", self._making_directory)
+        wrap(os, "open", self._opening_descriptor)
         for name in _ONE_PATH:
             wrap(os, name, self._of_one_path)
         for name in _REMOVING:
@@ -102,6 +112,21 @@ class SavedFiles:
         _makedirs(os.path.dirname(scratch), exist_ok=True)
         return scratch
 
+    def _making_directory(self, mkdir):
+        @functools.wraps(mkdir)
+        def wrapper(path, *args, **kwargs):
+            mkdir(path, *args, **kwargs)
+            if kwargs.get("dir_fd") is None:
+                self._made.append(os.path.abspath(path))
+
+        return wrapper
+
+    def _remove_what_is_made(self):
+        """Removes links, and directories that are empty."""
+        for path in reversed(self._made):
+            with contextlib.suppress(OSError):
+                os.unlink(path) if os.path.islink(path) else os.rmdir(path)
+
     def _of_one_path(self, function):
         @functools.wraps(function)
         def wrapper(path, *args, **kwargs):
@@ -113,7 +138,11 @@ class SavedFiles:
         @functools.wraps(remove)
         def wrapper(path, **kwargs):
             seen = self._seen(path)
-            if kwargs.get("dir_fd") is not None or seen is not path or not _holds_tensors(path):
+            if (
+                kwargs.get("dir_fd") is not None
+                or seen is not path
+                or not self._goes_to_scratch(path)
+            ):
                 return remove(seen, **kwargs)
             _stat(path)  # the script's own file stays
 
@@ -123,19 +152,22 @@ class SavedFiles:
         @functools.wraps(function)
         def wrapper(source, target, *args, **kwargs):
             seen = self._seen(source)
-            if seen is source and _holds_tensors(source):
+            if seen is source and self._goes_to_scratch(source):
                 self._copy(source, self._target(target))
-            elif seen is not source or _holds_tensors(target):
+            elif seen is not source or self._goes_to_scratch(target):
                 function(seen, self._target(target), *args, **kwargs)
             else:
-                function(source, target, *args, **kwargs)
-                self._move_directory(source, target)
+                self._move(function, source, target, *args, **kwargs)
             return target if function is self._copy else None
 
         return wrapper
 
-    def _move_directory(self, source, target):
-        """Moves the saved files of a directory that has moved."""
+    def _move(self, function, source, target, *args, **kwargs):
+        """Moves or copies what has no place in the scratch directory, but for the saved files of a
+        directory."""
+        if self._keeps_none and os.path.isdir(source):
+            raise Error(f"the script renames the directory {source}, which no trial does")
+        function(source, target, *args, **kwargs)
         scratch = self._scratch(source)
         if _is_kind(scratch, stat.S_ISDIR) and not os.path.exists(source):
             _rename(scratch, self._target(target))
@@ -146,7 +178,8 @@ class SavedFiles:
             beside = os.path.join(os.path.dirname(os.path.abspath(target)), source)
             seen = self._seen(beside)
             if seen is beside:
-                return symlink(source, target, *args, **kwargs)
+                symlink(source, target, *args, **kwargs)
+                return self._made.append(os.path.abspath(target))
             shutil.copyfile(seen, self._target(target))
 
         return wrapper
@@ -178,8 +211,18 @@ class SavedFiles:
             scratch = self._scratch(path)
             if _is_kind(scratch, stat.S_ISDIR):
                 rmtree(scratch)
-            if scratch == path or not any(map(_holds_tensors, _files_in(path))):
+            if scratch == path or not any(map(self._goes_to_scratch, _files_in(path))):
                 rmtree(path, *args, **kwargs)
+
+        return wrapper
+
+    def _opening_descriptor(self, function):
+        @functools.wraps(function)
+        def wrapper(path, flags, *args, **kwargs):
+            is_written = flags & _WRITING and "dir_fd" not in kwargs and self._goes_to_scratch(path)
+            mode = "w" if flags & os.O_TRUNC else "r"
+            path = self._written(path, mode) if is_written else self._seen(path)
+            return function(path, flags, *args, **kwargs)
 
         return wrapper
 
@@ -187,11 +230,18 @@ class SavedFiles:
         @functools.wraps(function)
         def wrapper(file, mode="r", *args, **kwargs):
             if isinstance(file, (str, bytes, os.PathLike)):
-                is_written = "b" in mode and mode[0] in "wx" and _holds_tensors(file)
-                file = self._target(file) if is_written else self._seen(file)
+                is_written = not set("wxa+").isdisjoint(mode) and self._goes_to_scratch(file)
+                file = self._written(file, mode) if is_written else self._seen(file)
             return function(file, mode, *args, **kwargs)
 
         return wrapper
+
+    def _written(self, path, mode):
+        """Returns the path in the scratch directory to open, where what is changed has a copy."""
+        target = self._target(path)
+        if mode[0] in "ar" and os.path.exists(path) and not os.path.exists(target):
+            self._copy(path, target)
+        return target
 
     def _saving(self, save):
         @functools.wraps(save)
@@ -261,8 +311,16 @@ def _holds_tensors(path):
     return isinstance(path, str | os.PathLike) and os.fspath(path).endswith(_SUFFIXES)
 
 
+def _is_no_cache(path):
+    """Returns whether there is a file or none at a path, and no directory on its way is hidden."""
+    if not isinstance(path, str | os.PathLike):
+        return False
+    is_special = os.path.exists(path) and not _is_kind(path, stat.S_ISREG)
+    return not is_special and "/." not in os.path.abspath(path)
+
+
 def _files_in(path):
-    return (name for _, _, names in _walk(path) for name in names)
+    return (os.path.join(folder, name) for folder, _, names in _walk(path) for name in names)
 
 
 def _is_saved(file):

@@ -26,8 +26,12 @@ def summary(run) -> str:
 
 def reservations(run) -> list[str]:
     """Returns lines that tell what the prediction leaves out, and which values it assumes."""
-    left_out = _left_out_text(run, run.log.patterns())
-    return left_out + _mapped_text(run) + _answered_text(run.value_policy)
+    return _left_out_text(run, run.log.patterns()) + assumptions(run)
+
+
+def assumptions(run) -> list[str]:
+    """Returns lines that tell what does not count, and which values the script got."""
+    return _mapped_text(run) + _answered_text(run.value_policy)
 
 
 def _one_pattern(run, pattern):

@@ -74,8 +74,9 @@ def _cpu(accelerator_name, world_size):
 
     measured = _file_of_cpu()
     is_known = accelerator_name is not None or measured.exists()
-    unmeasured = replace(load("h100-nvl"), name="this CPU", library="onednn")
+    unmeasured = replace(load("h100-nvl"), name="this CPU")
     accelerator = load(accelerator_name or str(measured)) if is_known else unmeasured
+    accelerator = replace(accelerator, library="onednn")
 
     available_bytes = core.available_memory_bytes() // world_size
     return TargetDevice(

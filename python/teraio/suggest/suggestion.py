@@ -200,12 +200,7 @@ class Suggester:
 
     def _run_command(self, budget_bytes, host_bytes, directories, hardware, prediction):
         options = self._options
-        command = ["teraio" if shutil.which("teraio") else str(command_path())]
-        if options.world_size > 1:
-            command = ["torchrun", "--nproc-per-node", str(options.world_size), "-m", "teraio"]
-        command.append("run")
-        if self._device.name != "cpu":
-            command += ["--device", self._device.name]
+        command = run_command(options, self._device.name)
         command += ["--device-budget", options.device_budget or _size_word(budget_bytes)]
         if host_bytes:
             command += ["--host-limit", _size_word(host_bytes)]
@@ -217,6 +212,14 @@ class Suggester:
         if options.recompute != "all":
             command += ["--recompute", options.recompute]
         return command + options.words
+
+
+def run_command(options, device):
+    """Returns the first words of a `teraio run` line, for checked options of `teraio suggest`."""
+    command = ["teraio" if shutil.which("teraio") else str(command_path())]
+    if options.world_size > 1:
+        command = ["torchrun", "--nproc-per-node", str(options.world_size), "-m", "teraio"]
+    return [*command, "run"] + ([] if device == "cpu" else ["--device", device])
 
 
 def _size_word(size_bytes):

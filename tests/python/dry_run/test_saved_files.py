@@ -87,3 +87,27 @@ def test_what_a_script_saves_it_finds_again(saving, kind):
 )
 def test_files_of_the_user_stay_as_they_are(saving, use):
     assert saving(use, last="a good one") == {"last.pt": "a good one"}
+
+
+def test_a_trial_leaves_nothing_behind(warm_python, tmp_path):
+    """Whatever a script of `teraio suggest --least-budget` writes goes to a scratch directory."""
+    (tmp_path / "log").write_text("of the last run\n")
+    (tmp_path / "old").write_text("to be removed")
+    use = """with open("log", "a") as file:
+        file.write("new\\n")
+    assert open("log").read().startswith("of the last run\\nnew\\n")
+    os.makedirs("out/deep", exist_ok=True)
+    Path("out/deep/config").write_text("text")
+    os.close(os.open("out/by_number", os.O_WRONLY | os.O_CREAT))
+    assert {"by_number", "deep"} <= set(os.listdir("out"))
+    if os.path.exists("link"): os.unlink("link")
+    os.symlink("out", "link")
+    os.rename("out/deep/config", "out/renamed")
+    step or os.remove("old")"""
+    (tmp_path / "train.py").write_text(PROGRAM.format(use=use))
+    before = {path: path.is_file() and path.read_text() for path in tmp_path.rglob("*")}
+    command = ("suggest", "--least-budget", "--accelerator", "h100-nvl", "train.py")
+    outcome = warm_python("-m", "teraio", *command)
+    assert outcome.code == 0, outcome
+    assert "least device budget" in outcome.out
+    assert before == {path: path.is_file() and path.read_text() for path in tmp_path.rglob("*")}
