@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from teraio.directories import directories_of_ranks
-from teraio.errors import Error
+from teraio.errors import Error, MissingBudget
 from teraio.files.json_file import check_json
 from teraio.ranks import find_ranks
 from teraio.units import parse_seconds, parse_size, parse_write_budget
@@ -293,7 +293,7 @@ def checked(values, named=str):
 
 def _check_together(options, named):
     if options["device_budget"] is None and options["device"] == "cpu":
-        raise Error(
+        raise MissingBudget(
             f"{named('device_budget')} is missing: on the CPU it has no default. Expected a size "
             "such as 8GB or 40%"
         )

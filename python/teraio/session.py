@@ -163,6 +163,11 @@ class Session:
         self._progress_thread = ProgressThread(self._status_display.update)
         self._process = os.getpid()
 
+    @property
+    def device_budget_bytes(self):
+        """The device memory that the run may use."""
+        return self._settings["device_budget_bytes"]
+
     def __repr__(self):
         return notebook.text(self._status_display.newest)
 

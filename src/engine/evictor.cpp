@@ -194,11 +194,11 @@ std::string Evictor::budget_advice(const device::MemoryUsage& usage, int64_t siz
         all_bytes, format_size(all_bytes));
   if (op_bytes > usage.budget_bytes)
     return fmt::format(
-        "This op needs a budget of at least {} bytes ({}); later ones may need more, which `teraio "
-        "suggest` finds",
+        "This op needs a budget of at least {} bytes ({}); `teraio suggest --least-budget SCRIPT` "
+        "finds that of all ops",
         op_bytes, format_size(op_bytes));
-  return "The rest is in smaller pieces, or holds small tensors and memory of libraries: a larger "
-         "budget is needed";
+  return "The rest is in smaller pieces, or holds small tensors and memory of libraries; `teraio "
+         "suggest --least-budget SCRIPT` finds a budget that is large enough";
 }
 
 Status Evictor::memory_error(int64_t size_bytes) const {

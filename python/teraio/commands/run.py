@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from teraio.commands.arguments import Parser, check_output, program_of, program_words
-from teraio.errors import Error
+from teraio.commands.trial import Trial
+from teraio.errors import Error, MissingBudget
 from teraio.files.json_file import check_json
 from teraio.options import add_arguments, checked, flag, parsed
 from teraio.ranks import PLACEHOLDER, find_ranks
@@ -65,10 +66,13 @@ def run(arguments):
     options = parser.parse_args(arguments)
     try:
         program, session_options = _checked(options)
+        trial = Trial(options)
         session = _session_of(session_options).enter_until_exit()
+    except MissingBudget as error:
+        return parser.failure(f"{error}; {Trial(options).sentence()}", 2)
     except (Error, ImportError) as error:
         return parser.failure(error, 2)
-    return _run_and_save(program, session, options)
+    return _run_and_save(program, session, options, trial)
 
 
 def _checked(options):
@@ -132,7 +136,7 @@ def _session_of(options):
     return session_of(options)
 
 
-def _run_and_save(program, session, options):
+def _run_and_save(program, session, options, trial):
     """Runs the program, saves the files that the options name, and returns the exit code.
 
     The exit code is the script's own, or 1 if that is 0 and a file could not be saved or the hashes
@@ -147,6 +151,7 @@ def _run_and_save(program, session, options):
     except BaseException as error:
         if os.getpid() == process:
             _save_early(session, options, type(error).__name__)
+            trial.tell_after_traceback(error, session.device_budget_bytes)
         raise
     if os.getpid() != process:
         return code  # in a child that the script has forked; its parent saves the files

@@ -1,0 +1,84 @@
+"""The least device budget that `teraio run` names where it cannot run a program: it suffices."""
+
+import argparse
+import functools
+import re
+from pathlib import Path
+
+import pytest
+
+from teraio.commands import trial
+
+TRAININGS = Path(__file__).parents[1] / "programs" / "refused_trainings.py"
+
+
+@pytest.fixture
+def warm_run(warm_python):
+    return functools.partial(warm_python, "-m", "teraio", "run")
+
+
+def named_bytes(line):
+    """The budget that a line names."""
+    match = re.search(
+        r"the least device budget for the first steps of \S+ is \S+ \S+, by a dry run: "
+        r"give --device-budget (\d+), or more, which is faster$",
+        line,
+    )
+    assert match, line
+    return int(match[1])
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "perceptron",
+        *(
+            pytest.param(kind, marks=pytest.mark.full)
+            for kind in (
+                "transformer", "convolutions", "small_states", "accumulation", "sparse_table"
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_a_refused_program_runs_with_the_budget_that_is_named(warm_run, warm_python, kind):
+    refused = warm_run("--device-budget", "1MB", TRAININGS, kind)
+    assert refused.code == 1 and "torch.OutOfMemoryError: TERAIO: op" in refused.err, refused
+    named = named_bytes(refused.err.splitlines()[-1])
+    ran = warm_run("--quiet", "--device-budget", named, TRAININGS, kind)
+    assert (ran.code, ran.out) == (0, warm_python(TRAININGS, kind).out), ran
+
+
+def test_without_a_budget_the_least_one_is_named(warm_run):
+    outcome = warm_run(TRAININGS, "sparse_table")
+    assert outcome.code == 2 and outcome.err.count("\n") == 1, outcome
+    assert "--device-budget is missing" in outcome.err and named_bytes(outcome.err) > 10**6
+
+
+def test_what_a_dry_run_cannot_know_is_said(warm_run, tmp_path):
+    (tmp_path / "train.py").write_text(
+        "import torch\nif (torch.randn(3000, 1000) > 0)[0, 0]: pass\n"
+    )
+    outcome = warm_run("--device-budget", "1MB", "train.py")
+    assert outcome.code == 1 and "needs a budget of at least 12001280 bytes" in outcome.err
+    last = outcome.err.splitlines()[-1]
+    assert last.startswith("teraio run: a dry run does not tell the least device budget: ")
+    assert "train.py:2" in last
+
+
+@pytest.mark.parametrize(
+    "program, environment, reason",
+    [
+        ("while True: pass", {}, "it took more than 0.01 s"),
+        ("raise SystemExit(3)", {}, "it ended with exit code 3"),
+        ("print('no tensors')", {}, "the script executes no op"),
+        ("", {"WORLD_SIZE": "4"}, "`teraio suggest --least-budget --world-size 4 "),
+    ],
+)
+def test_why_a_trial_tells_nothing(tmp_path, monkeypatch, program, environment, reason):
+    (tmp_path / "train.py").write_text(program)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    if "while" in program:
+        monkeypatch.setattr(trial, "_TIME_LIMIT_S", 0.01)
+    options = argparse.Namespace(script=[str(tmp_path / "train.py")], module=None, device="cpu")
+    assert reason in trial.Trial(options).sentence()
