@@ -27,15 +27,15 @@ constexpr std::array kFastSets = {
     ReplaySetOptions{.transfer_share = 1, .cheap_first = true},
     ReplaySetOptions{.transfer_share = 0, .cost_share_max = kCheapCostShare},
     ReplaySetOptions{.transfer_share = 0, .cost_share_max = kAnyCost}};
-// Of long traces: those that are chosen in seconds, because no transfers are booked for them.
-constexpr std::array kLongSets = {
-    ReplaySetOptions{.transfer_share = 0, .cost_share_max = kCheapCostShare},
-    ReplaySetOptions{.transfer_share = 0, .cost_share_max = 0.2},
-    ReplaySetOptions{.transfer_share = 0, .cost_share_max = 0.28},
-    ReplaySetOptions{.transfer_share = 0, .cost_share_max = 0.3},
-    ReplaySetOptions{.transfer_share = 0, .cost_share_max = 0.45},
-    ReplaySetOptions{.transfer_share = 0, .cost_share_max = 0.65},
-    ReplaySetOptions{.transfer_share = 0, .cost_share_max = kAnyCost}};
+// Of long traces: those that are chosen in seconds, because no transfers are booked for them. The
+// best share is between the first ones, and is looked for in these steps around the best one.
+constexpr std::array kLongSets = {ReplaySetOptions{.cost_share_max = kAnyCost},
+                                  ReplaySetOptions{.cost_share_max = 0.45},
+                                  ReplaySetOptions{.cost_share_max = 0.3},
+                                  ReplaySetOptions{.cost_share_max = kAnyCost, .moved_share = 0.2},
+                                  ReplaySetOptions{.cost_share_max = kAnyCost, .moved_share = 0.4},
+                                  ReplaySetOptions{.cost_share_max = kAnyCost, .moved_share = 0.6}};
+constexpr std::array kShareSteps = {0.1, 0.05};
 constexpr std::array kFurtherSets = {
     ReplaySetOptions{.transfer_share = 0.75, .cost_share_max = kCheapCostShare},
     ReplaySetOptions{.transfer_share = 0.75},
@@ -65,6 +65,7 @@ constexpr double kNearIdeal = 1.0005;   // the search ends at this many times th
 struct Approach {
   std::vector<int32_t> periods;  // that are discarded; empty: only transfers
   bool uses_drives = true;       // or host memory alone
+  double moved_share = 0;        // ReplaySetOptions::moved_share of its set
   bool operator==(const Approach&) const = default;
 };
 
@@ -93,9 +94,10 @@ class ReplaySearch {
     const std::vector<double> ideal_ns = problem_.op_ns();
     // Under a write budget, plans by next use say little.
     const bool by_next_use = !problem_.limits.write_budget_bytes;
-    const std::span<const ReplaySetOptions> sets =
-        is_long() ? std::span<const ReplaySetOptions>(kLongSets) : kFastSets;
-    try_sets(sets, ideal_ns, by_next_use ? Depth::kNextUse : Depth::kRounds);
+    if (is_long())
+      try_shares(ideal_ns, by_next_use ? Depth::kNextUse : Depth::kRounds);
+    else
+      try_sets(kFastSets, ideal_ns, by_next_use ? Depth::kNextUse : Depth::kRounds);
     try_without_drives(kHostOnlyFast, by_next_use ? Depth::kNextUse : Depth::kRounds);
     if (by_next_use) spend_rounds();
     if (by_next_use && !is_long()) try_on_stretched_timelines({});
@@ -127,6 +129,7 @@ class ReplaySearch {
       failure_ = Status();
       return keep(plan_for({}, Depth::kRounds, left_ns()));
     }
+    if (is_long()) return;
     const bool is_short = problem_.trace.ops.size() <= kShortTraceOps;
     std::vector<Approach> approaches =
         fastest_approaches(is_short ? outcomes_.size() : kRoundsApproaches);
@@ -182,15 +185,26 @@ class ReplaySearch {
   // Tries the sets two at a time, the first one beside a plan without replays.
   void try_sets(std::span<const ReplaySetOptions> sets, const std::vector<double>& op_ns,
                 Depth depth) {
-    std::vector<std::vector<int32_t>> chosen = {{}};
+    std::vector<Approach> approaches = {{}};
     for (const ReplaySetOptions& set : sets) {
       if (is_late()) break;
       std::vector<int32_t> periods = choose(set, op_ns);
-      if (std::ranges::find(chosen, periods) == chosen.end()) chosen.push_back(std::move(periods));
+      if (std::ranges::find(approaches, periods, &Approach::periods) == approaches.end())
+        approaches.push_back({std::move(periods), true, set.moved_share});
     }
-    std::vector<Approach> approaches;
-    for (std::vector<int32_t>& periods : chosen) approaches.push_back({std::move(periods)});
     try_approaches(approaches, depth);
+  }
+
+  void try_shares(const std::vector<double>& op_ns, Depth depth) {
+    try_sets(kLongSets, op_ns, depth);
+    for (double step : kShareSteps) {
+      if (outcomes_.empty()) return;
+      const double share = outcomes_[fastest()].approach.moved_share;
+      const std::array around = {
+          ReplaySetOptions{.cost_share_max = kAnyCost, .moved_share = std::max(share - step, 0.0)},
+          ReplaySetOptions{.cost_share_max = kAnyCost, .moved_share = share + step}};
+      try_sets(around, op_ns, depth);
+    }
   }
 
   // Looks at both at the same time.

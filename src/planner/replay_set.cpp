@@ -46,7 +46,9 @@ class Chooser {
         options_(options),
         op_ns_(op_ns),
         chains_(problem, candidates, op_ns),
-        is_chosen_(candidates.size()) {}
+        is_chosen_(candidates.size()) {
+    left_bytes_ = bytes_left_to_moves();
+  }
 
   std::vector<int32_t> run() {
     if (options_.cheap_first) {
@@ -73,10 +75,21 @@ class Chooser {
       excess.add(period(i).first, candidate.end, sign * problem_.size_bytes(i));
   }
 
-  // The bytes above the budget with these candidates discarded and nothing moved.
+  int64_t bytes_left_to_moves() const {
+    if (options_.moved_share == 0) return 0;
+    std::vector<int32_t> wanted;
+    for (size_t i = 0; i < candidates_.size(); ++i)
+      if (is_wanted(candidates_[i])) wanted.push_back(static_cast<int32_t>(i));
+    const auto least = static_cast<double>(std::max<int64_t>(excess_beside(wanted).max(), 0));
+    const auto most = static_cast<double>(excess_beside({}).max());
+    return static_cast<int64_t>(least + options_.moved_share * (most - least));
+  }
+
+  // The bytes above the budget, and above those that are left to moves, with these candidates
+  // discarded and nothing moved.
   MemoryCurve excess_beside(const std::vector<int32_t>& discarded) const {
     std::vector<int64_t> excess = problem_.lifetimes.footprint_bytes;
-    for (int64_t& bytes : excess) bytes -= problem_.budget_bytes();
+    for (int64_t& bytes : excess) bytes -= problem_.budget_bytes() + left_bytes_;
     std::vector<double> weights = op_ns_;
     for (double& weight : weights) weight = std::max(weight, 1.0);
     MemoryCurve curve(excess, weights);
@@ -155,6 +168,7 @@ class Chooser {
   ReplayChains chains_;
   std::vector<int32_t> chosen_;
   std::vector<uint8_t> is_chosen_;  // per candidate
+  int64_t left_bytes_ = 0;          // that may stay above the budget
 };
 
 // Walks over the ops and makes tensors again where an op or a replay first needs them.

@@ -12,6 +12,7 @@
 //   cheap_first        cheap replays, then transfers of all but candidates, then heavy replays
 //   cost_share_max     only replays that cost less: cheap ones, those that cost less than moving
 //                      their bytes over all tiers, or all candidates, for full host memory
+//   moved_share        so much of the peak that all of these replays would relieve is left to moves
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,7 @@ struct ReplaySetOptions {
   double transfer_share = 0;
   bool cheap_first = false;
   double cost_share_max = 0.6;  // of ReplayCandidate::cost_share
+  double moved_share = 0;
 
   bool operator==(const ReplaySetOptions&) const = default;
 };

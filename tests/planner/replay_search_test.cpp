@@ -198,6 +198,13 @@ TEST_F(ReplaySetTest, OnlyAsManyAsOpsNeed) {
   EXPECT_EQ(chosen({.transfer_share = 0}).size(), 1);
 }
 
+TEST_F(ReplaySetTest, AShareOfWhatTheyRelieveIsLeftToMoves) {
+  limits.device_budget_bytes = 3000;
+  EXPECT_EQ(chosen({}).size(), 2);
+  EXPECT_EQ(chosen({.moved_share = 0.5}).size(), 1);
+  EXPECT_EQ(chosen({.moved_share = 1}).size(), 0);
+}
+
 TEST_F(ReplaySetTest, HiddenTransfersComeFirstWhereTheyHaveTheirShare) {
   builder.op(3000);
   builder.op(1, {.reads = {x}});
