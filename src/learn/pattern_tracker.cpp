@@ -108,7 +108,7 @@ void PatternTracker::take_made_plans() {
     for (const auto& pattern : library_.patterns()) {
       const std::shared_ptr<Variant> variant = pattern->take_made(made.ticket, made.schedule);
       if (variant == nullptr) continue;
-      if (made.schedule.ok()) set_plan_facts(*variant, step_count_ + 1);
+      if (made.schedule.ok()) set_plan_facts(*variant, ended_.count + 1);
       if (!made.schedule.ok())
         spdlog::warn("teraio: no plan, migrating on demand, which is slower: {}",
                      full_text(made.schedule.status()));
@@ -156,7 +156,7 @@ void PatternTracker::fit_sizes(const SizesAtOp& at, uint64_t structure) {
   if (now_.is_first_difference && !is_telling(at, structure)) return;
   const bool is_first = std::exchange(now_.is_first_difference, false);
   if (!is_first && (now_.switches_left == 0 || Pattern::has_room(*variant_, at))) return;
-  if (options_.make_plan && is_first && pattern_->is_planned())
+  if (options_.make_plan && is_first && pattern_->is_planned() && is_planning_affordable())
     if (auto profile = pattern_->profile_to_plan(at))
       pattern_->note_requested(at, planning_.request(std::move(*profile)));
   const std::shared_ptr<Variant> best = pattern_->fitting(at);
@@ -207,7 +207,8 @@ bool PatternTracker::wants_times() const {
 
 void PatternTracker::end_iteration(const IterationEnd& end) {
   take_made_plans();
-  ++step_count_;
+  ++ended_.count;
+  ended_.duration_ns += end.duration_ns;
   note_early_end();
   Pattern* ended = library_.find(now_.key.ops);
   was_as_expected_ = follower_.is_exact_end() && ended == pattern_ && variant_->is_measured &&
@@ -229,7 +230,7 @@ void PatternTracker::carry_out(PlanningStep step, Pattern* ended,
                                const std::shared_ptr<Variant>& variant, const IterationEnd& end) {
   if (step == PlanningStep::kPlan) {
     request_plan(*ended, *variant, /*first_step=*/0, end);
-    last_planned_step_ = step_count_;
+    ended_.last_planned = ended_.count;
   }
   if (step == PlanningStep::kReplan) replan(*ended, *variant, end);
   if (step == PlanningStep::kSearch) search(variant);
@@ -278,6 +279,8 @@ IterationFacts PatternTracker::describe(const Pattern* ended, Variant* variant,
   if (was_as_expected_) return iteration;
   iteration.is_repeated = is_repeated() || is_nearly_repeated(*ended);
   iteration.is_unlike_followed = is_plan_due() && is_unlike_followed();
+  iteration.is_served = is_planned() && !is_unlike_followed();
+  iteration.is_planning_affordable = is_planning_affordable();
   return iteration;
 }
 
@@ -285,7 +288,14 @@ IterationFacts PatternTracker::describe(const Pattern* ended, Variant* variant,
 // more iterations with a plan have not come back, the less the next one is likely to.
 bool PatternTracker::is_plan_due() const {
   const int64_t patience = library_.has_plan() ? library_.unrepeated_plans() : kIterationsToRepeat;
-  return step_count_ - last_planned_step_ >= patience;
+  return ended_.count - ended_.last_planned >= patience;
+}
+
+// Without a thread, plans do not depend on how long anything takes.
+bool PatternTracker::is_planning_affordable() const {
+  const PlanningWork work = planning_.work();
+  return !options_.plans_in_background ||
+         (!work.is_planning && is_affordable(work.planning_ns, ended_.duration_ns));
 }
 
 bool PatternTracker::is_unlike_followed() const {
@@ -340,7 +350,7 @@ void PatternTracker::note_machine_change(const std::string& change) {
 void PatternTracker::request_plan(const Pattern& pattern, Variant& variant, int64_t first_step,
                                   const IterationEnd& end) {
   auto profile = std::make_shared<iteration::Profile>(variant.profile());
-  const TimedSteps own = {step_count_, step_count_};
+  const TimedSteps own = {ended_.count, ended_.count};
   const TimedSteps steps = end.apply_times(*profile, first_step).value_or(own);
   variant.next_plan_facts = {.first_timed_step = steps.first, .last_timed_step = steps.last};
   variant.searches_left = kSearchesMax;
@@ -357,7 +367,7 @@ void PatternTracker::replan(const Pattern& pattern, Variant& variant, const Iter
   const PlanFacts& facts = variant.plan_facts;
   int64_t first_step = variant.far_replan_count > 0 ? facts.first_timed_step : facts.from_step;
   if (variant.iterations_on_plan > kIterationsBeforeReplanning) {
-    first_step = step_count_ - variant.far_steps + 1;
+    first_step = ended_.count - variant.far_steps + 1;
     variant.iterations_on_plan = 0;
     ++variant.far_replan_count;
   }
@@ -397,7 +407,7 @@ void PatternTracker::take_over(PlanningThread::Found found) {
   variant_->next_plan_facts.gain =
       1 - static_cast<double>(step_ns) / static_cast<double>(step_before_ns);
   variant_->schedule = std::move(found.schedule);
-  set_plan_facts(*variant_, step_count_ + 1);
+  set_plan_facts(*variant_, ended_.count + 1);
   follow_next(*pattern_, variant_);
 }
 

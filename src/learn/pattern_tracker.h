@@ -153,6 +153,7 @@ class PatternTracker {
   IterationFacts describe(const Pattern* ended, Variant* variant, const IterationEnd& end);
   bool is_repeated() const { return now_.key.ops == previous_key_.ops; }
   bool is_plan_due() const;
+  bool is_planning_affordable() const;
   bool is_unlike_followed() const;
   bool is_nearly_repeated(const Pattern& ended) const;
   int64_t count_on_plan(Variant& variant, const IterationEnd& end);
@@ -186,6 +187,13 @@ class PatternTracker {
     int switches_left = kSwitchesPerIteration;  // to other sizes
   };
 
+  // The iterations that have ended.
+  struct Ended {
+    int64_t count = 0;
+    int64_t duration_ns = 0;
+    int64_t last_planned = 0;  // for whose ops or sizes a plan was asked for first
+  };
+
   engine::PlannedMoves& followed_;
   PatternTrackerOptions options_;
   PlanningThread planning_;
@@ -197,8 +205,7 @@ class PatternTracker {
   Pattern::Key previous_key_;  // of the iteration before
   RecordingState recording_;
   std::shared_ptr<Variant> searched_;  // whose plan a search improves; null: none does
-  int64_t step_count_ = 0;             // iterations that have ended
-  int64_t last_planned_step_ = 0;      // for whose ops or sizes a plan was asked for first
+  Ended ended_;
   bool was_as_expected_ = false;
   DifferenceLog differences_;
 };

@@ -11,6 +11,7 @@ using Plan = IterationFacts::Plan;
 
 constexpr int64_t kIterationsThatMakeAPattern = 3;
 constexpr double kFarShare = 0.1;
+constexpr double kPlanningShareMax = 0.02;
 constexpr double kTakeoverRatioMax = 0.99;
 
 struct Row {
@@ -37,6 +38,7 @@ constexpr Row kRows[] = {
      PlanningStep::kSearch},
     {[](It it) { return it.was_as_expected || it.plan == Plan::kMade; }, PlanningStep::kFollow},
     {[](It it) { return it.plan == Plan::kFailed; }, PlanningStep::kGiveUp},
+    {[](It it) { return it.is_served && !it.is_planning_affordable; }, PlanningStep::kRecord},
     {[](It it) { return !it.is_recorded || !it.can_plan; }, PlanningStep::kRecord},
     {[](It it) { return it.is_repeated; }, PlanningStep::kPlan},
     {[](It it) { return it.is_pattern_planned; }, PlanningStep::kPlan},
@@ -50,6 +52,10 @@ constexpr Row kRows[] = {
 
 PlanningStep next_step(const IterationFacts& iteration) {
   return std::ranges::find_if(kRows, [&](const Row& row) { return row.holds(iteration); })->step;
+}
+
+bool is_affordable(int64_t planning_ns, int64_t iterations_ns) {
+  return static_cast<double>(planning_ns) <= kPlanningShareMax * static_cast<double>(iterations_ns);
 }
 
 bool is_far_from(int64_t predicted_ns, int64_t duration_ns) {

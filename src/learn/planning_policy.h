@@ -11,6 +11,7 @@
 //   as expected, and nothing was searched for its plan yet      kSearch
 //   as expected, or with a plan                                 kFollow
 //   for which planning has failed                               kGiveUp
+//   that a plan served, while planning takes too much time      kRecord
 //   that was not recorded, or where nothing makes plans         kRecord
 //   with the ops of the one before, or all but a few            kPlan
 //   of a pattern that has a plan for other sizes                kPlan
@@ -20,7 +21,9 @@
 //
 // A plan is made again after two iterations because ops are slower beside I/O than in the profile,
 // and one disturbed iteration must not decide. For the same reason it is made again when iterations
-// are not what was predicted, and then with the times of these iterations.
+// are not what was predicted, and then with the times of these iterations. A plan serves what has
+// nearly all of its ops in it: others for a few ops or other sizes gain less than they cost where
+// hardly any iteration comes back.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +35,10 @@ constexpr int64_t kFarIterationsBeforeReplanning = 2;
 
 // Whether an iteration took more than a tenth longer or less than was predicted.
 bool is_far_from(int64_t predicted_ns, int64_t duration_ns);
+
+// Whether plans that a program can do without may be made beside it: plans have taken at most 2 %
+// of the time of its iterations so far. Both are sums.
+bool is_affordable(int64_t planning_ns, int64_t iterations_ns);
 
 // An iteration that has ended. A value.
 struct IterationFacts {
@@ -53,6 +60,8 @@ struct IterationFacts {
   bool is_repeated = false;        // the iteration before had all but a few of its ops
   // Nothing was followed or many of its ops had no place, and the last first plan is long ago.
   bool is_unlike_followed = false;
+  bool is_served = false;              // nearly all of its ops had a place in a plan
+  bool is_planning_affordable = true;  // see is_affordable()
 
   bool has_pattern = false;         // this one or another one with its ops was recorded
   bool is_pattern_planned = false;  // for some sizes

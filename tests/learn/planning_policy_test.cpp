@@ -49,6 +49,14 @@ TEST(PlanningPolicy, EachIterationHasItsStep) {
       {"the second in turns", fresh, [](It it) { it.pattern_iterations = 2; }, Step::kRecord},
       {"the third in turns", fresh, [](It it) { it.pattern_iterations = 3; }, Step::kPlan},
       {"other sizes", fresh, [](It it) { it.is_pattern_planned = true; }, Step::kPlan},
+      {"other sizes, too much planning", fresh,
+       [](It it) {
+         it.is_pattern_planned = it.is_served = true;
+         it.is_planning_affordable = false;
+       },
+       Step::kRecord},
+      {"an evaluation, too much planning", fresh,
+       [](It it) { it.is_unlike_followed = true, it.is_planning_affordable = false; }, Step::kPlan},
       {"an evaluation", fresh, [](It it) { it.is_unlike_followed = true; }, Step::kPlan},
       {"planned just now", again, [](It it) { it.plan = Plan::kBeingMade; }, Step::kWait},
       {"planned", again, [](It it) { it.plan = Plan::kMade; }, Step::kFollow},
@@ -72,6 +80,11 @@ TEST(PlanningPolicy, EachIterationHasItsStep) {
     change(iteration);
     EXPECT_EQ(next_step(iteration), step) << name;
   }
+}
+
+TEST(PlanningPolicy, PlansMayTakeAFiftiethOfTheTime) {
+  EXPECT_TRUE(is_affordable(20, 1000));
+  EXPECT_FALSE(is_affordable(21, 1000));
 }
 
 TEST(PlanningPolicy, ATenthOfThePredictionIsFarFromIt) {

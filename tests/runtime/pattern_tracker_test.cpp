@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <ctime>
 #include <functional>
 #include <future>
 #include <optional>
@@ -250,6 +251,27 @@ TEST_F(VaryingProgram, AMachineThatChangesWhileAPlanIsMadeAgainHasItMadeOnceMore
   for (int i = 0; i < 3; ++i) step();
   wait_for_plans();
   EXPECT_EQ(request_count, 3);
+}
+
+// Each plan takes as much time as thousands of these steps.
+TEST_F(VaryingProgram, PlansForOtherSizesTakeASmallShareOfTheTime) {
+  constexpr clock_t kPlanningTicks = CLOCKS_PER_SEC / 4;
+  RuntimeSessionOptions options;
+  options.plans_in_background = true;
+  options.make_plan = [&](const iteration::Profile& profile) {
+    const clock_t start = clock();  // CPU time
+    while (clock() - start < kPlanningTicks) {
+    }
+    return planner::plan(profile.trace, hardware_, {}, {.recompute = planner::Recompute::kOff});
+  };
+  open(24, std::move(options));
+  for (const int64_t length : {1, 2, 3, 4}) {
+    step(length);
+    while (runtime().figures().planning.work.is_planning) std::this_thread::yield();
+  }
+  EXPECT_EQ(runtime().figures().planning.work.plans_made, 1);
+  EXPECT_EQ(last().mode, Mode::kPlanned);
+  EXPECT_EQ(planned_share(), 1.0);
 }
 
 // A search finds the same plan again, said to be so much faster.
