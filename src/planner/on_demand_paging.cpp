@@ -194,7 +194,7 @@ class OnDemandPaging {
   // tensors.
   Status choose_tier(trace::TensorIndex tensor) {
     TensorState& state = states_[tensor];
-    if (options_.use_host && has_room(plan::Tier::kHost, tensor)) {
+    if (has_room(plan::Tier::kHost, tensor)) {
       state.location = Location::kHost;
       state.host_copy = true;
     } else if (options_.use_ssd && has_room(plan::Tier::kSsd, tensor)) {

@@ -43,7 +43,6 @@ struct OnDemandOptions {
   std::vector<bool> may_move;
   // Per tensor: whether its copy on the host stays valid until an op writes the tensor. Empty: no.
   std::vector<bool> keeps_host_copy;
-  bool use_host = true;
   bool use_ssd = true;
 };
 

@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <chrono>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -26,6 +27,7 @@ namespace fs = std::filesystem;
 constexpr double kRateRatioMax = 1.4;
 constexpr double kByteRatioMax = 1.1;
 
+constexpr auto kAgeMax = std::chrono::days(90);
 constexpr std::string_view kSuffix = ".json.gz";
 
 // What can differ a little from run to run.
@@ -127,14 +129,14 @@ Status KeptPlans::check_entry(const fs::path& path) const {
   struct stat status = {};
   if (lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return refused("no file");
   if (status.st_uid != geteuid()) return refused("it belongs to another user");
-  if (status.st_size > limits_.total_bytes_max) return refused("too large");
+  if (status.st_size > total_bytes_max_) return refused("too large");
   if (is_too_old(fs::directory_entry(path))) return refused("too old");
   return {};
 }
 
 bool KeptPlans::is_too_old(const fs::directory_entry& entry) const {
   std::error_code error;
-  return entry.last_write_time(error) < fs::file_time_type::clock::now() - limits_.age_max;
+  return entry.last_write_time(error) < fs::file_time_type::clock::now() - kAgeMax;
 }
 
 void KeptPlans::keep(const plan::Plan& plan, const KeptPlanUse& use) const {
@@ -161,7 +163,7 @@ void KeptPlans::trim() const {
   int64_t total_bytes = 0;
   for (const auto& [time, entry] : entries) {
     total_bytes += entry.is_regular_file(error) ? static_cast<int64_t>(entry.file_size(error)) : 0;
-    if (is_too_old(entry) || total_bytes > limits_.total_bytes_max) fs::remove(entry, error);
+    if (is_too_old(entry) || total_bytes > total_bytes_max_) fs::remove(entry, error);
   }
 }
 

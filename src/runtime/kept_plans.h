@@ -9,7 +9,6 @@
 // same folder.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -23,12 +22,6 @@
 
 namespace teraio::runtime {
 
-// Entries that no run has used for so long, and the oldest ones of too many bytes, are removed.
-struct KeptPlansLimits {
-  std::chrono::hours age_max = std::chrono::days(90);
-  int64_t total_bytes_max = 64 * kMiB;
-};
-
 // What a plan is for. Refers to its arguments.
 struct KeptPlanUse {
   const trace::Trace& trace;  // recorded
@@ -39,12 +32,14 @@ struct KeptPlanUse {
 
 class KeptPlans {
  public:
-  explicit KeptPlans(const std::filesystem::path& cache_directory, KeptPlansLimits limits = {})
-      : folder_(cache_directory / "plans"), limits_(limits) {}
+  explicit KeptPlans(const std::filesystem::path& cache_directory,
+                     int64_t total_bytes_max = 64 * kMiB)
+      : folder_(cache_directory / "plans"), total_bytes_max_(total_bytes_max) {}
 
   // Returns the plan that is kept for this use; it is legal. Nothing: there is none.
   std::optional<plan::Plan> find(const KeptPlanUse& use) const;
-  // Keeps a plan instead of the one before, and removes what exceeds the limits.
+  // Keeps a plan instead of the one before. Removes those that no run has used for 90 days, and
+  // the oldest ones beyond `total_bytes_max`.
   void keep(const plan::Plan& plan, const KeptPlanUse& use) const;
 
   // The file of the plan: the one that is there, or else the one that keep() makes.
@@ -57,7 +52,7 @@ class KeptPlans {
   void trim() const;
 
   const std::filesystem::path folder_;
-  const KeptPlansLimits limits_;
+  const int64_t total_bytes_max_;
 };
 
 }  // namespace teraio::runtime

@@ -72,13 +72,15 @@ TEST_F(ThreeWeightsTest, HostMemoryComesFirstAndDrivesTakeTheRest) {
 }
 
 TEST_F(ThreeWeightsTest, CleanCopiesOnDrivesAreDropped) {
-  for (const plan::Migration& migration : planned({.use_host = false}).migrations)
+  hardware.host.capacity_bytes = 0;
+  for (const plan::Migration& migration : planned({}).migrations)
     EXPECT_NE(migration.action, plan::Action::kOffload);  // no op writes these weights
 }
 
 TEST_F(ThreeWeightsTest, ScheduledMovesHappenThoughMemoryIsNotShort) {
   hardware.device_memory_bytes = 3000;
-  const plan::Plan plan = planned({.scheduled = {{b, 2, 0}}, .use_host = false});
+  hardware.host.capacity_bytes = 0;
+  const plan::Plan plan = planned({.scheduled = {{b, 2, 0}}});
   ASSERT_EQ(plan.migrations.size(), 2);
   EXPECT_EQ(plan.migrations[0], prefetch(b, 0, 1));
   EXPECT_EQ(plan.migrations[1].trigger_op, 2);

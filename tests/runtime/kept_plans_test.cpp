@@ -184,7 +184,7 @@ TEST_F(KeptPlansTest, TheOldestOfTooManyBytesAreRemoved) {
   const fs::path first = path();
   make_old(first, std::chrono::hours(1));
   const auto size_bytes = static_cast<int64_t>(fs::file_size(first));
-  const KeptPlans plans(scratch_.path(), {.total_bytes_max = 2 * size_bytes + size_bytes / 2});
+  const KeptPlans plans(scratch_.path(), 2 * size_bytes + size_bytes / 2);
   for (const char last : {'2', '3'}) {
     trace_.name.back() = last;
     plans.keep(plan_of_both(), use());
