@@ -15,7 +15,7 @@
 
 #include "io/cufile_abi.h"
 #include "testing/cuda_emulation/launch.h"
-#include "testing/fake_async_device.h"
+#include "testing/stepped_device.h"
 
 // Null where the emulated runtime is not in the process.
 namespace teraio::testing::emulated_cuda {

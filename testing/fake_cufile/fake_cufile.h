@@ -10,7 +10,7 @@
 #include <cstdint>
 
 namespace teraio::testing {
-class FakeAsyncDevice;
+class SteppedDevice;
 }
 
 namespace teraio::testing {
@@ -26,8 +26,8 @@ struct FakeCufile {
   bool is_compat_allowed = true;        // the parameter; closing the driver resets it
   bool keeps_compat_mode = false;       // the parameter cannot be changed
   bool corrupts_reads = false;
-  int memory_error = 0;                     // the result of registering memory
-  const FakeAsyncDevice* device = nullptr;  // calls may use its addresses besides the CPU's
+  int memory_error = 0;                   // the result of registering memory
+  const SteppedDevice* device = nullptr;  // calls may use its addresses besides the CPU's
 
   // Reads and writes fail from the call with this number on (from 1; 0: never).
   int64_t failing_from = 0;

@@ -10,8 +10,8 @@
 #include "base/units.h"
 #include "device/cpu_device.h"
 #include "device/cuda_device.h"
-#include "testing/fake_async_device.h"
 #include "testing/no_silent_skips.h"
+#include "testing/stepped_device.h"
 
 namespace teraio::device {
 namespace {
@@ -22,8 +22,8 @@ struct DeviceKind {
 };
 
 Result<std::unique_ptr<Device>> make_fake(int64_t budget_bytes) {
-  return std::unique_ptr<Device>(std::make_unique<testing::FakeAsyncDevice>(
-      testing::FakeAsyncOptions{.budget_bytes = budget_bytes, .seed = 3}));
+  return std::unique_ptr<Device>(std::make_unique<testing::SteppedDevice>(
+      testing::SteppedDeviceOptions{.budget_bytes = budget_bytes, .seed = 3}));
 }
 
 Result<std::unique_ptr<Device>> make_cuda(int64_t budget_bytes) {

@@ -2,13 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include "testing/fake_async_device.h"
+#include "testing/stepped_device.h"
 
 namespace teraio::engine {
 namespace {
 
-using testing::FakeAsyncDevice;
 using testing::Progress;
+using testing::SteppedDevice;
 
 class ComputePointsTest : public ::testing::Test {
  protected:
@@ -21,7 +21,7 @@ class ComputePointsTest : public ::testing::Test {
     return due;
   }
 
-  FakeAsyncDevice device_{{.progress = Progress::kManual}};
+  SteppedDevice device_{{.progress = Progress::kManual}};
   ComputePoints points_{device_};
   int done_count_ = 0;
 };

@@ -1,4 +1,4 @@
-// Tensors move on the device where its free memory is scattered. That of FakeAsyncDevice
+// Tensors move on the device where its free memory is scattered. That of SteppedDevice
 // never is.
 #include <gtest/gtest.h>
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/units.h"
-#include "testing/fake_async_device.h"
 #include "testing/gated_device.h"
+#include "testing/stepped_device.h"
 
 namespace teraio::io {
 namespace {
@@ -54,7 +54,7 @@ class CopyWatcherTest : public ::testing::Test {
     return tags;
   }
 
-  testing::FakeAsyncDevice fake_{{}};
+  testing::SteppedDevice fake_{{}};
   testing::GatedDevice device_{fake_};
   std::vector<std::byte> host_ = std::vector<std::byte>(kMiB);
   std::byte* memory_ = nullptr;

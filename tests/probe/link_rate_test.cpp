@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/units.h"
-#include "testing/fake_async_device.h"
 #include "testing/forwarding_device.h"
+#include "testing/stepped_device.h"
 
 namespace teraio::probe {
 namespace {
@@ -60,7 +60,7 @@ class LinkDevice final : public testing::ForwardingDevice, public Clock {
 };
 
 TEST(LinkRateTest, IsBytesOverTheTimeOfACopy) {
-  testing::FakeAsyncDevice fake({});
+  testing::SteppedDevice fake({});
   LinkDevice device(fake, 1);
   const Result<Rates> rates = measure_link(device, device);
   ASSERT_TRUE(rates.ok()) << rates.status().message();
@@ -69,7 +69,7 @@ TEST(LinkRateTest, IsBytesOverTheTimeOfACopy) {
 }
 
 TEST(LinkRateTest, IsThatWithBothDirectionsAtOnce) {
-  testing::FakeAsyncDevice fake({});
+  testing::SteppedDevice fake({});
   LinkDevice device(fake, 1.25);
   const Result<Rates> rates = measure_link(device, device);
   ASSERT_TRUE(rates.ok()) << rates.status().message();
@@ -78,7 +78,7 @@ TEST(LinkRateTest, IsThatWithBothDirectionsAtOnce) {
 
 // Half of 4 MiB takes 2.1 ms to the device.
 TEST(LinkRateTest, TheTimeToStartACopyAndToNoticeItsEndHardlyCounts) {
-  testing::FakeAsyncDevice fake({.budget_bytes = 16 * kMiB});
+  testing::SteppedDevice fake({.budget_bytes = 16 * kMiB});
   LinkDevice device(fake, 1, 1'000'000);
   const Result<Rates> rates = measure_link(device, device);
   ASSERT_TRUE(rates.ok()) << rates.status().message();
@@ -87,7 +87,7 @@ TEST(LinkRateTest, TheTimeToStartACopyAndToNoticeItsEndHardlyCounts) {
 }
 
 TEST(LinkRateTest, KeepsToTheOrderOfTheDevice) {
-  testing::FakeAsyncDevice device({});
+  testing::SteppedDevice device({});
   ASSERT_TRUE(measure_link(device, TickingClock()).ok());
   device.run_all();
   EXPECT_THAT(device.violations(), IsEmpty());
@@ -107,7 +107,7 @@ class HostRecordingDevice final : public testing::ForwardingDevice {
 };
 
 TEST(LinkRateTest, IsThatOfTheMemoryWhichIsGiven) {
-  testing::FakeAsyncDevice fake({});
+  testing::SteppedDevice fake({});
   HostRecordingDevice device(fake);
   const Result<device::HostMemory> pool = device::HostMemory::map(kMiB, device);
   ASSERT_TRUE(pool.ok());
@@ -118,7 +118,7 @@ TEST(LinkRateTest, IsThatOfTheMemoryWhichIsGiven) {
 }
 
 TEST(LinkRateTest, AFailedCopyIsTold) {
-  testing::FakeAsyncDevice device({.failing_copy = 6});
+  testing::SteppedDevice device({.failing_copy = 6});
   EXPECT_EQ(measure_link(device, TickingClock()).status().code(), ErrorCode::kIoError);
   EXPECT_EQ(device.usage().allocated_bytes, 0);
 }
@@ -135,13 +135,13 @@ class FullDevice final : public testing::ForwardingDevice {
 };
 
 TEST(LinkRateTest, AFullDeviceIsMeasuredToo) {
-  testing::FakeAsyncDevice behind({});
+  testing::SteppedDevice behind({});
   FullDevice device(behind);
   EXPECT_TRUE(measure_link(device, TickingClock()).ok());
 }
 
 TEST(LinkRateTest, ADeviceWithoutMemoryIsToldOf) {
-  testing::FakeAsyncDevice device({.budget_bytes = 0});
+  testing::SteppedDevice device({.budget_bytes = 0});
   EXPECT_EQ(measure_link(device, TickingClock()).status().code(), ErrorCode::kOutOfMemory);
 }
 

@@ -5,8 +5,8 @@
 
 #include "device/cpu_device.h"
 #include "runtime/fixture/known_drive.h"
-#include "testing/fake_async_device.h"
 #include "testing/loop_drive.h"
+#include "testing/stepped_device.h"
 
 namespace teraio::runtime {
 namespace {
@@ -78,7 +78,7 @@ TEST_F(RunTiersTest, TheLinkOfTheCpuLimitsNothing) {
 }
 
 TEST_F(RunTiersTest, TheLinkOfAnotherDeviceIsMeasured) {
-  device_ = std::make_unique<testing::FakeAsyncDevice>(testing::FakeAsyncOptions());
+  device_ = std::make_unique<testing::SteppedDevice>(testing::SteppedDeviceOptions());
   options_.ssd_directories.clear();
   Result<RunTiers> opened = open();
   ASSERT_TRUE(opened.ok()) << opened.status().message();
@@ -91,9 +91,9 @@ TEST_F(RunTiersTest, TheLinkOfAnotherDeviceIsMeasured) {
 }
 
 TEST_F(RunTiersTest, ALinkThatCannotBeMeasuredIsAFailure) {
-  testing::FakeAsyncOptions refusing;
+  testing::SteppedDeviceOptions refusing;
   refusing.refused_copy = 1;
-  device_ = std::make_unique<testing::FakeAsyncDevice>(refusing);
+  device_ = std::make_unique<testing::SteppedDevice>(refusing);
   EXPECT_FALSE(open().ok());
 }
 

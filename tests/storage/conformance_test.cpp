@@ -19,10 +19,10 @@
 #include "storage/ssd_store.h"
 #include "storage/store_session.h"
 #include "storage/striped_store.h"
-#include "testing/fake_async_device.h"
 #include "testing/fake_cufile/loaded_fake_cufile.h"
 #include "testing/memory_store.h"
 #include "testing/scratch_directory.h"
+#include "testing/stepped_device.h"
 #include "testing/test_files.h"
 
 namespace teraio::storage {
@@ -60,7 +60,7 @@ OpenStore on_drive(IoBackend backend) {
 // Opens a store for a device that the CPU cannot address.
 OpenStore beside_drive(io::GpuDirect gpu_direct, std::string library) {
   return [=](Surroundings& around) {
-    auto device = std::make_unique<testing::FakeAsyncDevice>(testing::FakeAsyncOptions());
+    auto device = std::make_unique<testing::SteppedDevice>(testing::SteppedDeviceOptions());
     if (!library.empty()) testing::loaded_fake_cufile(library)->device = device.get();
     around.device = std::move(device);
     SsdStoreOptions options;

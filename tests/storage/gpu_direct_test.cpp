@@ -11,9 +11,9 @@
 #include "io/cufile_io.h"
 #include "storage/ssd_store.h"
 #include "storage/store_session.h"
-#include "testing/fake_async_device.h"
 #include "testing/fake_cufile/loaded_fake_cufile.h"
 #include "testing/scratch_directory.h"
+#include "testing/stepped_device.h"
 #include "testing/test_files.h"
 
 namespace teraio::storage {
@@ -74,7 +74,7 @@ class GpuDirectTest : public ::testing::Test {
   SsdStoreOptions options_;
   ScratchDirectory directory_;
   SteadyClock clock_;
-  testing::FakeAsyncDevice device_{{}};
+  testing::SteppedDevice device_{{}};
   std::unique_ptr<StoreSession> session_;
 };
 

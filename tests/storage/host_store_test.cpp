@@ -13,9 +13,9 @@
 
 #include "base/units.h"
 #include "device/cpu_device.h"
-#include "testing/fake_async_device.h"
 #include "testing/gated_device.h"
 #include "testing/resident_memory.h"
+#include "testing/stepped_device.h"
 
 namespace teraio::storage {
 namespace {
@@ -177,7 +177,7 @@ class HostStoreOrderTest : public HostStoreTest {
       if (!fake_.step()) std::this_thread::yield();
   }
 
-  testing::FakeAsyncDevice fake_{{.seed = 4, .progress = testing::Progress::kManual}};
+  testing::SteppedDevice fake_{{.seed = 4, .progress = testing::Progress::kManual}};
   std::byte* memory_ = nullptr;
   std::mutex mutex_;
   std::string ended_;
@@ -241,7 +241,7 @@ TEST_F(HostStoreOrderTest, ReadsAndWritesBothMakeProgress) {
 }
 
 TEST(HostStoreGateTest, AReadEndsBesideAWriteThatWaitsForCompute) {
-  testing::FakeAsyncDevice fake({});
+  testing::SteppedDevice fake({});
   testing::GatedDevice device(fake);
   SteadyClock clock;
   auto store = open_host_store(4 * kMiB, device, clock);
@@ -277,7 +277,7 @@ TEST(HostStoreGateTest, AReadEndsBesideAWriteThatWaitsForCompute) {
 }
 
 TEST(HostStoreFailureTest, ACopyThatFailsSaysWhy) {
-  testing::FakeAsyncDevice fake({.failing_copy = 1});
+  testing::SteppedDevice fake({.failing_copy = 1});
   SteadyClock clock;
   auto store = open_host_store(4 * kMiB, fake, clock);
   ASSERT_TRUE(store.ok());
@@ -299,7 +299,7 @@ TEST(HostStoreFailureTest, ACopyThatFailsSaysWhy) {
 // Only the device needs to wait: compute that is ordered after the events sees the bytes.
 TEST(HostStoreArrivalTest, AReadSaysThatItsCopiesAreEnqueuedBeforeItHasArrived) {
   constexpr int64_t kSizeBytes = 50 * kMiB;
-  testing::FakeAsyncDevice fake({.progress = testing::Progress::kManual});
+  testing::SteppedDevice fake({.progress = testing::Progress::kManual});
   SteadyClock clock;
   auto store = open_host_store(kSizeBytes, fake, clock);
   ASSERT_TRUE(store.ok());

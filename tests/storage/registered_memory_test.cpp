@@ -21,9 +21,9 @@
 #include "io/uring_io.h"
 #include "storage/ssd_store.h"
 #include "storage/store_session.h"
-#include "testing/fake_async_device.h"
 #include "testing/page_memory.h"
 #include "testing/scratch_directory.h"
+#include "testing/stepped_device.h"
 
 namespace teraio::storage {
 namespace {
@@ -164,7 +164,7 @@ class StoreWithDevice : public ::testing::Test {
 };
 
 TEST_F(StoreWithDevice, TheStagingRingIsRegistered) {
-  testing::FakeAsyncDevice device{testing::FakeAsyncOptions()};
+  testing::SteppedDevice device{testing::SteppedDeviceOptions()};
   auto store = open(device);
   if (store.status().code() == ErrorCode::kUnsupported) GTEST_SKIP() << store.status().message();
   ASSERT_TRUE(store.ok()) << store.status().message();
@@ -177,7 +177,7 @@ TEST_F(StoreWithDevice, TheStagingRingIsRegistered) {
 // Enough for io_uring itself, which newer kernels count too, but not for the staging ring.
 TEST_F(StoreWithDevice, ALowMemoryLockLimitIsSaidAndDoneWithout) {
   const int result = run_with_locked_memory(kMiB, [this] {
-    testing::FakeAsyncDevice device{testing::FakeAsyncOptions()};
+    testing::SteppedDevice device{testing::SteppedDeviceOptions()};
     auto store = open(device);
     if (!store.ok()) return store.status().code() == ErrorCode::kUnsupported;
     const std::string path = io_path(**store);
@@ -191,7 +191,7 @@ TEST_F(StoreWithDevice, ALowMemoryLockLimitIsSaidAndDoneWithout) {
 
 TEST_F(StoreWithDevice, AMemoryLockLimitOfNothingIsDoneWithout) {
   const int result = run_with_locked_memory(0, [this] {
-    testing::FakeAsyncDevice device{testing::FakeAsyncOptions()};
+    testing::SteppedDevice device{testing::SteppedDeviceOptions()};
     backend_ = IoBackend::kAuto;
     auto store = open(device);
     if (!store.ok() || io_path(**store).find("with registered buffers") != std::string::npos)

@@ -12,9 +12,9 @@
 #include "device/memory_segments.h"
 #include "storage/ssd_store.h"
 #include "storage/store_session.h"
-#include "testing/fake_async_device.h"
 #include "testing/fake_cufile/loaded_fake_cufile.h"
 #include "testing/scratch_directory.h"
+#include "testing/stepped_device.h"
 #include "testing/test_files.h"
 
 namespace teraio::storage {
@@ -79,7 +79,7 @@ class RegisteredSegmentsTest : public ::testing::Test {
   ScratchDirectory directory_;
   SteadyClock clock_;
   device::MemorySegments segments_;
-  testing::FakeAsyncDevice device_{{.segments = &segments_}};
+  testing::SteppedDevice device_{{.segments = &segments_}};
   std::unique_ptr<StoreSession> session_;
   int64_t calls_at_open_ = 0;
 };

@@ -17,10 +17,10 @@
 #include "io/retrying_io.h"
 #include "storage/store_session.h"
 #include "storage/striped_store.h"
-#include "testing/fake_async_device.h"
 #include "testing/faulty_io.h"
 #include "testing/gated_io.h"
 #include "testing/memory_io.h"
+#include "testing/stepped_device.h"
 
 namespace teraio::storage {
 namespace {
@@ -40,8 +40,8 @@ constexpr int64_t kStagedRequestBytes = 64 * kKiB;
 
 class StagedIoTest : public ::testing::Test {
  protected:
-  void make_device(testing::FakeAsyncOptions options) {
-    device_ = std::make_unique<testing::FakeAsyncDevice>(options);
+  void make_device(testing::SteppedDeviceOptions options) {
+    device_ = std::make_unique<testing::SteppedDevice>(options);
   }
 
   void open(std::unique_ptr<io::DriveIo> drive, bool checksum = true) {
@@ -74,11 +74,11 @@ class StagedIoTest : public ::testing::Test {
     open(std::move(drive));
   }
 
-  testing::FakeAsyncDevice& device() { return *device_; }
+  testing::SteppedDevice& device() { return *device_; }
   StoreSession& session() { return *session_; }
 
   VirtualClock clock_;
-  std::unique_ptr<testing::FakeAsyncDevice> device_;
+  std::unique_ptr<testing::SteppedDevice> device_;
   std::unique_ptr<StoreSession> session_;
 };
 
@@ -118,13 +118,13 @@ TEST_F(StagedIoTest, ACorruptedSlotIsFoundBeforeItReachesTheDevice) {
 
 // Copies 1 to 16 belong to the write, later ones to the read.
 class FailingCopy : public StagedIoTest,
-                    public ::testing::WithParamInterface<testing::FakeAsyncOptions> {};
+                    public ::testing::WithParamInterface<testing::SteppedDeviceOptions> {};
 
 INSTANTIATE_TEST_SUITE_P(Copies, FailingCopy,
-                         ::testing::Values(testing::FakeAsyncOptions{.refused_copy = 3},
-                                           testing::FakeAsyncOptions{.failing_copy = 16},
-                                           testing::FakeAsyncOptions{.refused_copy = 17},
-                                           testing::FakeAsyncOptions{.failing_copy = 20}),
+                         ::testing::Values(testing::SteppedDeviceOptions{.refused_copy = 3},
+                                           testing::SteppedDeviceOptions{.failing_copy = 16},
+                                           testing::SteppedDeviceOptions{.refused_copy = 17},
+                                           testing::SteppedDeviceOptions{.failing_copy = 20}),
                          [](const auto& info) { return "n" + std::to_string(info.index); });
 
 TEST_P(FailingCopy, FailsItsTransferAndNoOther) {

@@ -10,8 +10,8 @@
 #include "base/units.h"
 #include "device/cpu_device.h"
 #include "storage/store_session.h"
-#include "testing/fake_async_device.h"
 #include "testing/scratch_directory.h"
+#include "testing/stepped_device.h"
 
 namespace teraio::storage {
 namespace {
@@ -48,7 +48,7 @@ class TiersTest : public ::testing::Test {
   ScratchDirectory directory_;
   SteadyClock clock_;
   std::unique_ptr<device::Device> device_ =
-      std::make_unique<testing::FakeAsyncDevice>(testing::FakeAsyncOptions());
+      std::make_unique<testing::SteppedDevice>(testing::SteppedDeviceOptions());
 };
 
 TEST_F(TiersTest, ThePoolIsWhatStagingLeavesOfTheLimit) {
@@ -130,7 +130,7 @@ TEST_F(TiersTest, WhereNothingIsStagedThePoolHasTheWholeLimit) {
 
 // Both tiers together hold exactly the pinned memory, and no more than the limit.
 TEST_F(TiersTest, TheLimitIsWhatIsPinned) {
-  auto& device = static_cast<testing::FakeAsyncDevice&>(*device_);
+  auto& device = static_cast<testing::SteppedDevice&>(*device_);
   {
     const Result<Tiers> tiers = open(kRingBytes + 24 * kMiB);
     ASSERT_TRUE(tiers.ok()) << tiers.status().message();

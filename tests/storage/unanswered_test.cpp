@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "storage/gated_store.h"
-#include "testing/fake_async_device.h"
+#include "testing/stepped_device.h"
 
 namespace teraio::storage {
 namespace {
@@ -86,7 +86,7 @@ TEST_F(Unanswered, AWriteFailsAfterTheLimitAndEndsWhenTheDriveAnswers) {
 
 // A device may have hours of compute before a write, as when it waits for another rank.
 TEST_F(Unanswered, ADriveIsGivenItsTimeOnceComputeIsThere) {
-  testing::FakeAsyncDevice device({.progress = testing::Progress::kManual});
+  testing::SteppedDevice device({.progress = testing::Progress::kManual});
   StripedStoreOptions options = options_with(kTimeoutNs, /*queue_depth=*/1);
   options.device = &device;
   GatedStore::open({1.0}, options);

@@ -1,5 +1,5 @@
 // Each mistake that the fake is there to find is made here, and found; correct use is not blamed.
-#include "testing/fake_async_device.h"
+#include "testing/stepped_device.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,9 +18,9 @@ constexpr int64_t kSizeBytes = 8192;
 constexpr std::byte kPoison{0xCD};
 
 // One block on the device, one on the host, and compute that reads or writes the former.
-class FakeAsyncDeviceTest : public ::testing::TestWithParam<uint64_t> {
+class SteppedDeviceTest : public ::testing::TestWithParam<uint64_t> {
  protected:
-  static FakeAsyncDevice::Bytes block(const std::byte* memory) { return {memory, kSizeBytes}; }
+  static SteppedDevice::Bytes block(const std::byte* memory) { return {memory, kSizeBytes}; }
 
   void launch_write(std::byte* memory, int value) {
     device_.launch({{}, {block(memory)}, [=, this] {
@@ -41,12 +41,12 @@ class FakeAsyncDeviceTest : public ::testing::TestWithParam<uint64_t> {
     std::fill(host_.begin(), host_.end(), static_cast<std::byte>(value));
   }
 
-  FakeAsyncDevice device_{{.seed = GetParam()}};
+  SteppedDevice device_{{.seed = GetParam()}};
   std::byte* memory_ = device_.allocate(kSizeBytes);
   std::vector<std::byte> host_ = std::vector<std::byte>(kSizeBytes);
 };
 
-TEST_P(FakeAsyncDeviceTest, OrderedUseIsRightWithoutViolations) {
+TEST_P(SteppedDeviceTest, OrderedUseIsRightWithoutViolations) {
   launch_write(memory_, 7);
   const device::Event out = copy_out(device_.record());
   ASSERT_TRUE(device_.wait(out).ok());
@@ -62,7 +62,7 @@ TEST_P(FakeAsyncDeviceTest, OrderedUseIsRightWithoutViolations) {
   EXPECT_THAT(device_.violations(), IsEmpty());
 }
 
-TEST_P(FakeAsyncDeviceTest, ReleasedMemoryIsPoisoned) {
+TEST_P(SteppedDeviceTest, ReleasedMemoryIsPoisoned) {
   launch_write(memory_, 7);
   device_.release(memory_);
   device_.run_all();
@@ -70,13 +70,13 @@ TEST_P(FakeAsyncDeviceTest, ReleasedMemoryIsPoisoned) {
   EXPECT_EQ(*device_.bytes(device_.allocate(kSizeBytes)), kPoison);
 }
 
-TEST_P(FakeAsyncDeviceTest, AReleaseUnderACopyIsSeen) {
+TEST_P(SteppedDeviceTest, AReleaseUnderACopyIsSeen) {
   copy_out(device::Event{});
   device_.release(memory_);
   EXPECT_THAT(device_.violations(), Contains("released before the copy ended"));
 }
 
-TEST_P(FakeAsyncDeviceTest, ACopyIntoReusedMemoryThatComputeStillReadsIsSeen) {
+TEST_P(SteppedDeviceTest, ACopyIntoReusedMemoryThatComputeStillReadsIsSeen) {
   std::byte seen{};
   launch_read(memory_, seen);
   device_.release(memory_);
@@ -84,7 +84,7 @@ TEST_P(FakeAsyncDeviceTest, ACopyIntoReusedMemoryThatComputeStillReadsIsSeen) {
   EXPECT_THAT(device_.violations(), Contains("copied before compute was there"));
 }
 
-TEST_P(FakeAsyncDeviceTest, WhatIsDoneUnderAnotherStreamIsSeen) {
+TEST_P(SteppedDeviceTest, WhatIsDoneUnderAnotherStreamIsSeen) {
   device_.launch_on(this, {{}, {block(memory_)}, [] {}}, device::Event{});
   copy_out(device_.record());
   EXPECT_THAT(device_.violations(), ElementsAre("copied while another stream was at work on it"));
@@ -94,32 +94,32 @@ TEST_P(FakeAsyncDeviceTest, WhatIsDoneUnderAnotherStreamIsSeen) {
   EXPECT_THAT(device_.violations(), Contains("released while another stream was at work on it"));
 }
 
-TEST_P(FakeAsyncDeviceTest, AnotherStreamThatDoesNotWaitForTheCopyInIsSeen) {
+TEST_P(SteppedDeviceTest, AnotherStreamThatDoesNotWaitForTheCopyInIsSeen) {
   copy_in(device::Event{});
   device_.launch_on(this, {{block(memory_)}, {}, [] {}}, device_.record());
   EXPECT_THAT(device_.violations(), ElementsAre("used before it arrived"));
 }
 
-TEST_P(FakeAsyncDeviceTest, ComputeOnReleasedMemoryIsSeen) {
+TEST_P(SteppedDeviceTest, ComputeOnReleasedMemoryIsSeen) {
   device_.release(memory_);
   launch_write(memory_, 1);
   EXPECT_THAT(device_.violations(), ElementsAre("compute on memory that is not allocated"));
 }
 
-TEST_P(FakeAsyncDeviceTest, ACopyOfReleasedMemoryIsSeen) {
+TEST_P(SteppedDeviceTest, ACopyOfReleasedMemoryIsSeen) {
   device_.release(memory_);
   copy_out(device_.record());
   EXPECT_THAT(device_.violations(), ElementsAre("copied memory that is not allocated"));
 }
 
-TEST_P(FakeAsyncDeviceTest, ComputeThatDoesNotWaitForACopyInIsSeen) {
+TEST_P(SteppedDeviceTest, ComputeThatDoesNotWaitForACopyInIsSeen) {
   copy_in(device::Event{});
   std::byte seen{};
   launch_read(memory_, seen);
   EXPECT_THAT(device_.violations(), ElementsAre("used before it arrived"));
 }
 
-TEST_P(FakeAsyncDeviceTest, ACopyOutThatDoesNotWaitForComputeBringsPoison) {
+TEST_P(SteppedDeviceTest, ACopyOutThatDoesNotWaitForComputeBringsPoison) {
   launch_write(memory_, 1);
   copy_out(device::Event{});
   device_.run_all();
@@ -127,7 +127,7 @@ TEST_P(FakeAsyncDeviceTest, ACopyOutThatDoesNotWaitForComputeBringsPoison) {
   EXPECT_EQ(device_.torn_copies(), 1);
 }
 
-TEST_P(FakeAsyncDeviceTest, ACopyOutThatWaitsForTooEarlyAPointBringsPoison) {
+TEST_P(SteppedDeviceTest, ACopyOutThatWaitsForTooEarlyAPointBringsPoison) {
   const device::Event early = device_.record();
   launch_write(memory_, 1);
   copy_out(early);
@@ -136,7 +136,7 @@ TEST_P(FakeAsyncDeviceTest, ACopyOutThatWaitsForTooEarlyAPointBringsPoison) {
   EXPECT_EQ(device_.torn_copies(), 1);
 }
 
-TEST_P(FakeAsyncDeviceTest, ACopyInThatWaitsForTooEarlyAPointIsSeen) {
+TEST_P(SteppedDeviceTest, ACopyInThatWaitsForTooEarlyAPointIsSeen) {
   const device::Event early = device_.record();
   std::byte seen{};
   launch_read(memory_, seen);
@@ -144,13 +144,13 @@ TEST_P(FakeAsyncDeviceTest, ACopyInThatWaitsForTooEarlyAPointIsSeen) {
   EXPECT_THAT(device_.violations(), ElementsAre("copied before compute was there"));
 }
 
-TEST_P(FakeAsyncDeviceTest, TwoCopiesOfOnePlaceAreSeen) {
+TEST_P(SteppedDeviceTest, TwoCopiesOfOnePlaceAreSeen) {
   copy_in(device::Event{});
   copy_in(device::Event{});
   EXPECT_THAT(device_.violations(), ElementsAre("two copies of one place at once"));
 }
 
-TEST_P(FakeAsyncDeviceTest, ACopyWhoseSourceComputeChangesBringsPoison) {
+TEST_P(SteppedDeviceTest, ACopyWhoseSourceComputeChangesBringsPoison) {
   fill_host(1);
   copy_out(device_.record());
   launch_write(memory_, 1);
@@ -160,7 +160,7 @@ TEST_P(FakeAsyncDeviceTest, ACopyWhoseSourceComputeChangesBringsPoison) {
   EXPECT_THAT(device_.violations(), IsEmpty()) << "a writer may not care for the copy any more";
 }
 
-TEST_P(FakeAsyncDeviceTest, AnEventThatWasNeverRecordedIsSeen) {
+TEST_P(SteppedDeviceTest, AnEventThatWasNeverRecordedIsSeen) {
   EXPECT_EQ(device_.wait(device::Event{12345}).code(), ErrorCode::kInternal);
   EXPECT_THAT(device_.violations(), ElementsAre("an event that was never recorded"));
   ASSERT_TRUE(device_.order_after(device::Event{12345}).ok());
@@ -169,7 +169,7 @@ TEST_P(FakeAsyncDeviceTest, AnEventThatWasNeverRecordedIsSeen) {
   EXPECT_EQ(device_.violations().size(), 4u);
 }
 
-TEST_P(FakeAsyncDeviceTest, ASourceOnTheHostThatChangesIsSeen) {
+TEST_P(SteppedDeviceTest, ASourceOnTheHostThatChangesIsSeen) {
   copy_in(device::Event{});
   ASSERT_TRUE(device_.step());
   fill_host(1);
@@ -177,7 +177,7 @@ TEST_P(FakeAsyncDeviceTest, ASourceOnTheHostThatChangesIsSeen) {
   EXPECT_THAT(device_.violations(), ElementsAre("source changed during the copy"));
 }
 
-TEST_P(FakeAsyncDeviceTest, HostMemoryUnpinnedUnderACopyIsSeen) {
+TEST_P(SteppedDeviceTest, HostMemoryUnpinnedUnderACopyIsSeen) {
   ASSERT_TRUE(device_.host_pinning()->pin(host_.data(), kSizeBytes).ok());
   copy_in(device::Event{});
   device_.host_pinning()->unpin(host_.data());
@@ -186,18 +186,18 @@ TEST_P(FakeAsyncDeviceTest, HostMemoryUnpinnedUnderACopyIsSeen) {
   EXPECT_THAT(device_.violations(), Contains("unpinned what was not pinned"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, FakeAsyncDeviceTest, ::testing::Range<uint64_t>(1, 11));
+INSTANTIATE_TEST_SUITE_P(Seeds, SteppedDeviceTest, ::testing::Range<uint64_t>(1, 11));
 
-TEST(FakeAsyncDeviceDeathTest, TheCpuCannotUseItsAddresses) {
+TEST(SteppedDeviceDeathTest, TheCpuCannotUseItsAddresses) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  FakeAsyncDevice device({});
+  SteppedDevice device({});
   volatile std::byte* memory = device.allocate(kSizeBytes);
   EXPECT_DEATH(memory[0] = std::byte{1}, "");
 }
 
-TEST(FakeAsyncDeviceOrderTest, CopiesOvertakeEachOtherAndASeedRepeats) {
+TEST(SteppedDeviceOrderTest, CopiesOvertakeEachOtherAndASeedRepeats) {
   const auto first_to_end = [](uint64_t seed) {
-    FakeAsyncDevice device({.seed = seed});
+    SteppedDevice device({.seed = seed});
     std::vector<std::byte> host(2 * kSizeBytes);
     std::byte* memory = device.allocate(2 * kSizeBytes);
     const device::Event first = *device.copy_from_host(memory, host.data(), kSizeBytes, {});

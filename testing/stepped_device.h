@@ -1,4 +1,4 @@
-// FakeAsyncDevice: a device without hardware. Its compute and copies happen late and out of order,
+// SteppedDevice: a device without hardware. Its compute and copies happen late and out of order,
 // as those of a GPU may, and it detects mistakes that a GPU would hide until they break a training
 // run.
 //
@@ -40,7 +40,7 @@ enum class Progress : uint8_t {
   kManual,  // only the test calls step(); wait() blocks until another thread has
 };
 
-struct FakeAsyncOptions {
+struct SteppedDeviceOptions {
   int64_t budget_bytes = int64_t{64} << 20;
   uint64_t seed = 1;
   Progress progress = Progress::kOnWait;
@@ -51,7 +51,7 @@ struct FakeAsyncOptions {
   device::MemorySegments* segments = nullptr;
 };
 
-class FakeAsyncDevice final : public device::Device {
+class SteppedDevice final : public device::Device {
  public:
   struct Bytes {
     const std::byte* begin = nullptr;
@@ -70,8 +70,8 @@ class FakeAsyncDevice final : public device::Device {
     std::function<void()> run;
   };
 
-  explicit FakeAsyncDevice(FakeAsyncOptions options);
-  ~FakeAsyncDevice() override;
+  explicit SteppedDevice(SteppedDeviceOptions options);
+  ~SteppedDevice() override;
 
   // --- for the test ---
 
@@ -112,7 +112,7 @@ class FakeAsyncDevice final : public device::Device {
   // Notes what is unpinned at the wrong time.
   class Pinning final : public device::HostPinning {
    public:
-    explicit Pinning(FakeAsyncDevice& device) : device_(device) {}
+    explicit Pinning(SteppedDevice& device) : device_(device) {}
     Status pin(std::byte* host, int64_t size_bytes) override;
     void unpin(std::byte* host) override;
     std::byte* allocate(int64_t /*size_bytes*/) override { return nullptr; }
@@ -120,7 +120,7 @@ class FakeAsyncDevice final : public device::Device {
     const std::vector<Bytes>& pinned() const { return pinned_; }
 
    private:
-    FakeAsyncDevice& device_;
+    SteppedDevice& device_;
     std::vector<Bytes> pinned_;
   };
 
@@ -199,7 +199,7 @@ class FakeAsyncDevice final : public device::Device {
   void begin_copy(PendingCopy& copy);
   void end_copy(std::list<PendingCopy>::iterator copy);
 
-  const FakeAsyncOptions options_;
+  const SteppedDeviceOptions options_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::mt19937_64 random_;

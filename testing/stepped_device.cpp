@@ -1,4 +1,4 @@
-#include "testing/fake_async_device.h"
+#include "testing/stepped_device.h"
 
 #include <algorithm>
 #include <cstring>
@@ -12,30 +12,30 @@ namespace {
 constexpr int kPoison = 0xCD;
 constexpr std::nullopt_t kCompute = std::nullopt;  // its stream
 
-using Bytes = FakeAsyncDevice::Bytes;
+using Bytes = SteppedDevice::Bytes;
 
 bool any_overlaps(const std::vector<Bytes>& ranges, const Bytes& bytes) {
   return std::ranges::any_of(ranges, [&](const Bytes& range) { return range.overlaps(bytes); });
 }
 
-bool uses(const FakeAsyncDevice::Compute& compute, const Bytes& bytes) {
+bool uses(const SteppedDevice::Compute& compute, const Bytes& bytes) {
   return any_overlaps(compute.reads, bytes) || any_overlaps(compute.writes, bytes);
 }
 
 }  // namespace
 
-FakeAsyncDevice::FakeAsyncDevice(FakeAsyncOptions options)
+SteppedDevice::SteppedDevice(SteppedDeviceOptions options)
     : options_(options), random_(options.seed) {
   auto memory = FakeMemory::create(options.budget_bytes);
   TERAIO_CHECK(memory.ok());
   memory_ = std::move(*memory);
 }
 
-FakeAsyncDevice::~FakeAsyncDevice() = default;
+SteppedDevice::~SteppedDevice() = default;
 
 // --- Compute ------------------------------------------------------------------------------------
 
-void FakeAsyncDevice::launch(Compute compute) {
+void SteppedDevice::launch(Compute compute) {
   const std::lock_guard lock(mutex_);
   const Copies& awaited = work_[kCompute].awaited;
   check_allocated(compute);
@@ -46,12 +46,12 @@ void FakeAsyncDevice::launch(Compute compute) {
   enqueue(kCompute, std::move(compute), device::Event{}, device::Event{});
 }
 
-void FakeAsyncDevice::enqueue(Stream stream, Compute compute, device::Event after,
-                              device::Event mark) {
+void SteppedDevice::enqueue(Stream stream, Compute compute, device::Event after,
+                            device::Event mark) {
   work_[stream].items.push_back({std::move(compute), after, mark, ++last_place_});
 }
 
-void FakeAsyncDevice::launch_on(void* stream, Compute compute, device::Event after) {
+void SteppedDevice::launch_on(void* stream, Compute compute, device::Event after) {
   const std::lock_guard lock(mutex_);
   check_known(after);
   check_allocated(compute);
@@ -61,27 +61,27 @@ void FakeAsyncDevice::launch_on(void* stream, Compute compute, device::Event aft
   enqueue(stream, std::move(compute), after, device::Event{});
 }
 
-bool FakeAsyncDevice::is_used_elsewhere(const Bytes& bytes) const {
+bool SteppedDevice::is_used_elsewhere(const Bytes& bytes) const {
   for (const auto& [stream, work] : work_)
     for (const WorkItem& item : work.items)
       if (stream != kCompute && uses(item.compute, bytes)) return true;
   return false;
 }
 
-void FakeAsyncDevice::check_allocated(const Compute& compute) {
+void SteppedDevice::check_allocated(const Compute& compute) {
   for (const auto* ranges : {&compute.reads, &compute.writes})
     for (const Bytes& range : *ranges)
       if (memory_->contains(range.begin) && !memory_->is_allocated(range.begin, range.size_bytes))
         note("compute on memory that is not allocated");
 }
 
-void FakeAsyncDevice::check_arrived(const Compute& compute, const Copies& awaited) {
+void SteppedDevice::check_arrived(const Compute& compute, const Copies& awaited) {
   for (const PendingCopy& copy : copies_)
     if (!copy.is_to_host && uses(compute, copy.device()) && !awaited.contains(copy.end.id))
       note("used before it arrived");
 }
 
-Result<device::Event> FakeAsyncDevice::record_point(Stream stream) {
+Result<device::Event> SteppedDevice::record_point(Stream stream) {
   const std::lock_guard lock(mutex_);
   History history;
   if (stream == kCompute) history = {last_place_ + 1, work_[kCompute].awaited};
@@ -90,7 +90,7 @@ Result<device::Event> FakeAsyncDevice::record_point(Stream stream) {
   return event;
 }
 
-Status FakeAsyncDevice::make_wait(Stream stream, device::Event event) {
+Status SteppedDevice::make_wait(Stream stream, device::Event event) {
   const std::lock_guard lock(mutex_);
   check_known(event);
   if (passed(event)) return {};
@@ -101,15 +101,15 @@ Status FakeAsyncDevice::make_wait(Stream stream, device::Event event) {
   return {};
 }
 
-bool FakeAsyncDevice::is_past(device::Event event) const {
+bool SteppedDevice::is_past(device::Event event) const {
   const std::lock_guard lock(mutex_);
-  auto* self = const_cast<FakeAsyncDevice*>(this);
+  auto* self = const_cast<SteppedDevice*>(this);
   self->check_known(event);
   if (options_.progress == Progress::kOnWait) self->step_locked();
   return passed(event);
 }
 
-Status FakeAsyncDevice::wait_for(device::Event event) {
+Status SteppedDevice::wait_for(device::Event event) {
   std::unique_lock lock(mutex_);
   check_known(event);
   if (options_.progress == Progress::kManual) changed_.wait(lock, [&] { return passed(event); });
@@ -121,8 +121,8 @@ Status FakeAsyncDevice::wait_for(device::Event event) {
 
 // --- Memory -------------------------------------------------------------------------------------
 
-std::byte* FakeAsyncDevice::allocate_block(int64_t size_bytes, device::Effort /*effort*/,
-                                           const device::Tenant& /*tenant*/) {
+std::byte* SteppedDevice::allocate_block(int64_t size_bytes, device::Effort /*effort*/,
+                                         const device::Tenant& /*tenant*/) {
   const std::lock_guard lock(mutex_);
   std::byte* memory = memory_->allocate(size_bytes);
   if (memory == nullptr) return nullptr;
@@ -133,7 +133,7 @@ std::byte* FakeAsyncDevice::allocate_block(int64_t size_bytes, device::Effort /*
   return memory;
 }
 
-void FakeAsyncDevice::release_block(std::byte* memory) {
+void SteppedDevice::release_block(std::byte* memory) {
   const std::lock_guard lock(mutex_);
   const Bytes block = {memory, memory_->held_bytes(memory)};
   for (const PendingCopy& copy : copies_)
@@ -150,42 +150,42 @@ void FakeAsyncDevice::release_block(std::byte* memory) {
   items.insert(behind_last_use.base(), {{{}, {block}, poison}, {}, {}, place});
 }
 
-void FakeAsyncDevice::change_budget(int64_t budget_bytes) {
+void SteppedDevice::change_budget(int64_t budget_bytes) {
   const std::lock_guard lock(mutex_);
   memory_->account().set_budget_bytes(budget_bytes);
 }
 
-void FakeAsyncDevice::count_outside(int64_t size_bytes) {
+void SteppedDevice::count_outside(int64_t size_bytes) {
   const std::lock_guard lock(mutex_);
   memory_->account().add_outside_bytes(size_bytes);
 }
 
-void FakeAsyncDevice::forget_peaks() {
+void SteppedDevice::forget_peaks() {
   const std::lock_guard lock(mutex_);
   memory_->account().reset_peak();
 }
 
-Status FakeAsyncDevice::move_within(std::byte* to, const std::byte* from, int64_t size_bytes) {
+Status SteppedDevice::move_within(std::byte* to, const std::byte* from, int64_t size_bytes) {
   launch({{{from, size_bytes}}, {{to, size_bytes}}, [=, this] {
             std::memmove(bytes(to), bytes(from), static_cast<size_t>(size_bytes));
           }});
   return {};
 }
 
-Status FakeAsyncDevice::fill(std::byte* memory, int64_t size_bytes, int value) {
+Status SteppedDevice::fill(std::byte* memory, int64_t size_bytes, int value) {
   launch({{}, {{memory, size_bytes}}, [=, this] {
             std::memset(bytes(memory), value, static_cast<size_t>(size_bytes));
           }});
   return {};
 }
 
-Status FakeAsyncDevice::Pinning::pin(std::byte* host, int64_t size_bytes) {
+Status SteppedDevice::Pinning::pin(std::byte* host, int64_t size_bytes) {
   const std::lock_guard lock(device_.mutex_);
   pinned_.push_back({host, size_bytes});
   return {};
 }
 
-void FakeAsyncDevice::Pinning::unpin(std::byte* host) {
+void SteppedDevice::Pinning::unpin(std::byte* host) {
   const std::lock_guard lock(device_.mutex_);
   const auto known = std::ranges::find(pinned_, host, &Bytes::begin);
   if (known == pinned_.end()) return device_.note("unpinned what was not pinned");
@@ -197,7 +197,7 @@ void FakeAsyncDevice::Pinning::unpin(std::byte* host) {
 
 // --- Copies -------------------------------------------------------------------------------------
 
-Result<device::Event> FakeAsyncDevice::start_copy(const Copy& requested) {
+Result<device::Event> SteppedDevice::start_copy(const Copy& requested) {
   const std::lock_guard lock(mutex_);
   check_known(requested.after);
   ++copy_count_;
@@ -214,13 +214,13 @@ Result<device::Event> FakeAsyncDevice::start_copy(const Copy& requested) {
   return copy.end;
 }
 
-void FakeAsyncDevice::tear_if(bool is_changed, PendingCopy& copy) {
+void SteppedDevice::tear_if(bool is_changed, PendingCopy& copy) {
   if (!is_changed || copy.is_torn) return;
   copy.is_torn = true;
   ++torn_count_;
 }
 
-void FakeAsyncDevice::check_copy(PendingCopy& copy) {
+void SteppedDevice::check_copy(PendingCopy& copy) {
   const Bytes device = copy.device();
   if (memory_->contains(device.begin) && !memory_->is_allocated(device.begin, device.size_bytes))
     note("copied memory that is not allocated");
@@ -240,38 +240,38 @@ void FakeAsyncDevice::check_copy(PendingCopy& copy) {
 
 // --- Order --------------------------------------------------------------------------------------
 
-FakeAsyncDevice::History FakeAsyncDevice::history_of(device::Event event) const {
+SteppedDevice::History SteppedDevice::history_of(device::Event event) const {
   const auto found = events_.histories.find(event.id);
   return found == events_.histories.end() ? History() : found->second;
 }
 
-device::Event FakeAsyncDevice::new_event(History history) {
+device::Event SteppedDevice::new_event(History history) {
   const device::Event event{++events_.last_id};
   events_.histories.emplace(event.id, std::move(history));
   return event;
 }
 
-void FakeAsyncDevice::check_known(device::Event event) {
+void SteppedDevice::check_known(device::Event event) {
   if (event.id > events_.last_id) note("an event that was never recorded");
 }
 
-void FakeAsyncDevice::pass(device::Event event) {
+void SteppedDevice::pass(device::Event event) {
   if (event.id != 0) events_.passed.insert(event.id);
   events_.histories.erase(event.id);
   for (auto& [stream, work] : work_) work.awaited.erase(event.id);
   changed_.notify_all();
 }
 
-bool FakeAsyncDevice::step() {
+bool SteppedDevice::step() {
   const std::lock_guard lock(mutex_);
   return step_locked();
 }
 
-void FakeAsyncDevice::run_all() {
+void SteppedDevice::run_all() {
   while (step()) continue;
 }
 
-bool FakeAsyncDevice::step_locked() {
+bool SteppedDevice::step_locked() {
   std::vector<std::function<void()>> possible;
   for (auto& [stream, work] : work_)
     if (!work.items.empty() && passed(work.items.front().after))
@@ -287,21 +287,21 @@ bool FakeAsyncDevice::step_locked() {
   return true;
 }
 
-void FakeAsyncDevice::advance(Work& work) {
+void SteppedDevice::advance(Work& work) {
   const WorkItem item = std::move(work.items.front());
   work.items.pop_front();
   if (item.compute.run) item.compute.run();
   pass(item.mark);
 }
 
-void FakeAsyncDevice::begin_copy(PendingCopy& copy) {
+void SteppedDevice::begin_copy(PendingCopy& copy) {
   copy.has_begun = true;
   const std::byte* from = bytes(copy.from);
   copy.seen.assign(from, from + copy.size_bytes);
   std::memset(bytes(copy.to), kPoison, copy.size_bytes);
 }
 
-void FakeAsyncDevice::end_copy(std::list<PendingCopy>::iterator copy) {
+void SteppedDevice::end_copy(std::list<PendingCopy>::iterator copy) {
   const bool is_same = std::memcmp(copy->seen.data(), bytes(copy->from), copy->size_bytes) == 0;
   if (!is_same && !copy->is_torn) note("source changed during the copy");
   const bool is_good = !events_.failed.contains(copy->end.id) && !copy->is_torn;
@@ -313,35 +313,35 @@ void FakeAsyncDevice::end_copy(std::list<PendingCopy>::iterator copy) {
 
 // --- What the test asks -------------------------------------------------------------------------
 
-int64_t FakeAsyncDevice::copies_waiting() const {
+int64_t SteppedDevice::copies_waiting() const {
   const std::lock_guard lock(mutex_);
   return std::count_if(copies_.begin(), copies_.end(),
                        [](const PendingCopy& copy) { return !copy.has_begun; });
 }
 
-int64_t FakeAsyncDevice::copies_under_way() const {
+int64_t SteppedDevice::copies_under_way() const {
   const std::lock_guard lock(mutex_);
   return static_cast<int64_t>(copies_.size());
 }
 
-void FakeAsyncDevice::wait_for_copies(int64_t count) {
+void SteppedDevice::wait_for_copies(int64_t count) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return copy_count_ >= count; });
 }
 
-int64_t FakeAsyncDevice::pinned_bytes() const {
+int64_t SteppedDevice::pinned_bytes() const {
   const std::lock_guard lock(mutex_);
   int64_t sum_bytes = 0;
   for (const Bytes& bytes : pinning_.pinned()) sum_bytes += bytes.size_bytes;
   return sum_bytes;
 }
 
-int64_t FakeAsyncDevice::torn_copies() const {
+int64_t SteppedDevice::torn_copies() const {
   const std::lock_guard lock(mutex_);
   return torn_count_;
 }
 
-std::vector<std::string> FakeAsyncDevice::violations() const {
+std::vector<std::string> SteppedDevice::violations() const {
   const std::lock_guard lock(mutex_);
   return violations_;
 }
