@@ -91,7 +91,7 @@ function(teraio_emulated_cuda_test name program)
   set(options SHARDS ${test_SHARDS} LABELS ${test_LABELS} emulated_cuda)
   if(TARGET emulated_cudart AND NOT TERAIO_SANITIZE)
     add_dependencies(${program} emulated_cudart)
-    set(order TERAIO_EMULATED_CUDA_SEED=1)
+    set(order TERAIO_EMULATED_CUDA_SEED=1 TERAIO_EMULATED_CUDA_LAZY=1)
     if(test_WITH_RATES)
       set(order TERAIO_EMULATED_CUDA_FLOPS_PER_SECOND=1000000000000
         TERAIO_EMULATED_CUDA_MEMORY_BYTES_PER_SECOND=1000000000000

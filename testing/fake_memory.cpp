@@ -21,14 +21,14 @@ void* map_shared(int fd, int protection) {
 }  // namespace
 
 Result<std::unique_ptr<FakeMemory>> FakeMemory::create(int64_t budget_bytes) {
-  const int fd = memfd_create("teraio fake device", MFD_CLOEXEC);
+  const int fd = memfd_create("teraio stepped device", MFD_CLOEXEC);
   const bool has_file = fd >= 0 && ftruncate(fd, kAddressBytes) == 0;
   void* addresses = has_file ? map_shared(fd, PROT_NONE) : MAP_FAILED;
   void* bytes = has_file ? map_shared(fd, PROT_READ | PROT_WRITE) : MAP_FAILED;
   if (fd >= 0) close(fd);
   if (addresses == MAP_FAILED || bytes == MAP_FAILED) {
     if (addresses != MAP_FAILED) munmap(addresses, kAddressBytes);
-    return Status(ErrorCode::kUnsupported, "fake device: the system refuses " +
+    return Status(ErrorCode::kUnsupported, "stepped device: the system refuses " +
                                                format_size(kAddressBytes) + " of addresses");
   }
   return std::unique_ptr<FakeMemory>(new FakeMemory(static_cast<std::byte*>(addresses),
@@ -77,19 +77,6 @@ std::byte* FakeMemory::bytes(const std::byte* address) const {
 
 bool FakeMemory::contains(const std::byte* address) const {
   return address >= addresses_ && address < addresses_ + address_bytes_;
-}
-
-int64_t FakeMemory::held_bytes(const std::byte* block) const {
-  const auto found = blocks_.find(block - addresses_);
-  return found == blocks_.end() ? 0 : found->second;
-}
-
-bool FakeMemory::is_allocated(const std::byte* begin, int64_t size_bytes) const {
-  const int64_t offset = begin - addresses_;
-  const auto next = blocks_.upper_bound(offset);
-  if (next == blocks_.begin()) return false;
-  const auto& [block_offset, block_bytes] = *std::prev(next);
-  return offset + size_bytes <= block_offset + block_bytes;
 }
 
 }  // namespace teraio::testing

@@ -33,14 +33,10 @@ class FakeMemory {
 
   // Where the CPU finds the bytes at `address`; `address` itself if it is not in this memory.
   std::byte* bytes(const std::byte* address) const;
-  bool contains(const std::byte* address) const;
-  // The rounded size of the block that begins at this address; 0 if none does.
-  int64_t held_bytes(const std::byte* block) const;
-  // Whether all of it lies in one block that is in use.
-  bool is_allocated(const std::byte* begin, int64_t size_bytes) const;
 
  private:
   FakeMemory(std::byte* addresses, std::byte* bytes, int64_t address_bytes, int64_t budget_bytes);
+  bool contains(const std::byte* address) const;
   int64_t first_fit(int64_t held_bytes, int64_t alignment) const;
 
   std::byte* const addresses_;

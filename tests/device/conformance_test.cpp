@@ -21,7 +21,7 @@ struct DeviceKind {
   std::function<Result<std::unique_ptr<Device>>(int64_t budget_bytes)> make;
 };
 
-Result<std::unique_ptr<Device>> make_fake(int64_t budget_bytes) {
+Result<std::unique_ptr<Device>> make_stepped(int64_t budget_bytes) {
   return std::unique_ptr<Device>(std::make_unique<testing::SteppedDevice>(
       testing::SteppedDeviceOptions{.budget_bytes = budget_bytes, .seed = 3}));
 }
@@ -33,7 +33,7 @@ Result<std::unique_ptr<Device>> make_cuda(int64_t budget_bytes) {
 }
 
 std::vector<DeviceKind> devices() {
-  return {{"cpu", make_cpu_device}, {"fake", make_fake}, {"cuda", make_cuda}};
+  return {{"cpu", make_cpu_device}, {"stepped", make_stepped}, {"cuda", make_cuda}};
 }
 
 // Accesses device memory only by copies, because the CPU may be unable to address it.

@@ -15,7 +15,7 @@ class ComputePointsTest : public ::testing::Test {
   // Enqueues an op, and waits as the program does.
   device::Event enqueue(int64_t duration_ns) {
     points_.begin_op();
-    device_.launch({{}, {}, [this] { ++done_count_; }});
+    device_.launch([this] { ++done_count_; });
     const device::Event due = points_.end_op(duration_ns);
     while (!device_.has_passed(due)) device_.step();
     return due;
@@ -65,7 +65,7 @@ TEST_F(ComputePointsTest, AfterAnOpIsBeforeThoseThatWereEnqueuedSince) {
 
 TEST_F(ComputePointsTest, WhatTheProgramEnqueuesBetweenOpsCountsToTheOneBefore) {
   enqueue(2'000'000);
-  device_.launch({{}, {}, [this] { ++done_count_; }});
+  device_.launch([this] { ++done_count_; });
   const device::Event after = points_.after(points_.op());
   while (!device_.has_passed(after)) device_.step();
   EXPECT_EQ(done_count_, 2);
@@ -74,7 +74,7 @@ TEST_F(ComputePointsTest, WhatTheProgramEnqueuesBetweenOpsCountsToTheOneBefore) 
 TEST_F(ComputePointsTest, WhereNoPlanIsFollowedEverythingIsWaitedFor) {
   for (int op = 0; op < 3; ++op) {
     points_.begin_op();
-    device_.launch({{}, {}, [this] { ++done_count_; }});
+    device_.launch([this] { ++done_count_; });
   }
   const device::Event after = points_.after(1);
   while (!device_.has_passed(after)) device_.step();

@@ -271,7 +271,7 @@ TEST_P(RandomProgramTest, TiersThatAreFull) {
 
 // Each device has programs of its own, one of them with poisoned memory.
 uint64_t first_seed() {
-  if (testing::test_device_name() == "fake") return 3;
+  if (testing::test_device_name() == "stepped") return 3;
   return testing::test_device_name() == "cuda" ? 5 : 1;
 }
 

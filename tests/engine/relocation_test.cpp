@@ -19,7 +19,7 @@ constexpr int64_t kOne = 40;
 class RelocationTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (session_.device().name() == "fake")
+    if (session_.device().name() == "stepped")
       GTEST_SKIP() << testing::kNotApplicable << "its free memory is never scattered";
     session_.tensor(kOne);  // at the lowest address
   }

@@ -54,8 +54,8 @@ class CopyWatcherTest : public ::testing::Test {
     return tags;
   }
 
-  testing::SteppedDevice fake_{{}};
-  testing::GatedDevice device_{fake_};
+  testing::SteppedDevice stepped_{{}};
+  testing::GatedDevice device_{stepped_};
   std::vector<std::byte> host_ = std::vector<std::byte>(kMiB);
   std::byte* memory_ = nullptr;
   std::mutex mutex_;

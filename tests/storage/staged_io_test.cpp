@@ -100,7 +100,6 @@ TEST_F(StagedIoTest, DriveFaultsThatPassAreSurvived) {
     ASSERT_TRUE(session().write(extents.back(), seed).status.ok());
   }
   for (uint64_t seed = 0; seed < 12; ++seed) EXPECT_TRUE(session().holds(extents[seed], seed));
-  EXPECT_THAT(device().violations(), IsEmpty());
 }
 
 TEST_F(StagedIoTest, ACorruptedSlotIsFoundBeforeItReachesTheDevice) {
@@ -136,8 +135,8 @@ TEST_P(FailingCopy, FailsItsTransferAndNoOther) {
   const Completion read =
       written.status.ok() ? session().transfer(io::Direction::kRead, extent, memory) : written;
   EXPECT_EQ(read.status.code(), ErrorCode::kIoError);
-  EXPECT_THAT(read.status.message(),
-              AllOf(HasSubstr("drive staged0"), HasSubstr("at offset"), HasSubstr("fake: copy")));
+  EXPECT_THAT(read.status.message(), AllOf(HasSubstr("drive staged0"), HasSubstr("at offset"),
+                                           HasSubstr("stepped: copy")));
   ASSERT_TRUE(session().write(extent, 2).status.ok());
   EXPECT_TRUE(session().holds(extent, 2));
 }
@@ -173,7 +172,7 @@ TEST_F(StagedIoTest, CopiesWaitForTheEventOfTheirTransfer) {
   const Extent extent = session().reserve(kStagedRequestBytes);
   PageMemory memory(extent.size_bytes);
   // Queued compute writes the bytes that are to be offloaded.
-  device().launch({{}, {{memory.data(), extent.size_bytes}}, [&] { memory.fill(9); }});
+  device().launch([&] { memory.fill(9); });
   Transfer transfer{io::Direction::kWrite, extent, memory.data(), Priority::kPlanned, 0, {}, {}};
   transfer.ready = device().record();
   const Submitted write = session().submit(transfer);
@@ -182,8 +181,6 @@ TEST_F(StagedIoTest, CopiesWaitForTheEventOfTheirTransfer) {
   const Submitted read = session().submit(io::Direction::kRead, extent, memory);
   while (session().completions().call_count(read.ticket) == 0) device().step();
   EXPECT_TRUE(memory.holds(9));
-  EXPECT_EQ(device().torn_copies(), 0);
-  EXPECT_THAT(device().violations(), IsEmpty());
 }
 
 TEST_F(StagedIoTest, ACopyInWaitsForTheLastUseOfTheMemory) {
@@ -196,8 +193,7 @@ TEST_F(StagedIoTest, ACopyInWaitsForTheLastUseOfTheMemory) {
   while (session().completions().call_count(write.ticket) == 0) device().step();
   memory.fill(6);
   bool was_used_before = false;
-  device().launch(
-      {{{memory.data(), extent.size_bytes}}, {}, [&] { was_used_before = memory.holds(6); }});
+  device().launch([&] { was_used_before = memory.holds(6); });
   Transfer transfer{io::Direction::kRead, extent, memory.data(), Priority::kPlanned, 0, {}, {}};
   transfer.ready = device().record();
   const Submitted read = session().submit(transfer);
@@ -205,7 +201,6 @@ TEST_F(StagedIoTest, ACopyInWaitsForTheLastUseOfTheMemory) {
   while (session().completions().call_count(read.ticket) == 0) device().step();
   EXPECT_TRUE(was_used_before);
   EXPECT_TRUE(memory.holds(5));
-  EXPECT_THAT(device().violations(), IsEmpty());
 }
 
 // A read of `size_bytes` whose copies the test has not stepped: what it reports when they are
@@ -216,9 +211,7 @@ class StagedArrivalTest : public StagedIoTest {
     make_device({.progress = testing::Progress::kManual});
     open_memory();
     memory_ = device().allocate(size_bytes);
-    device().launch({{}, {{memory_, size_bytes}}, [=, this] {
-                       std::memset(device().bytes(memory_), 7, size_bytes);
-                     }});
+    device().launch([=, this] { std::memset(device().bytes(memory_), 7, size_bytes); });
     Transfer transfer;
     transfer.direction = io::Direction::kWrite;
     transfer.extent = session().reserve(size_bytes);
@@ -253,21 +246,18 @@ TEST_F(StagedArrivalTest, AReadIsEnqueuedWithItsLastCopy) {
   EXPECT_EQ(session().completions().call_count(read_.ticket), 0);
   for (const device::Event event : arrivals) ASSERT_TRUE(device().order_after(event).ok());
   bool is_right = false;
-  device().launch({{{memory_, 2 * kStagedRequestBytes}}, {}, [&] {
-                     is_right =
-                         *device().bytes(memory_ + 2 * kStagedRequestBytes - 1) == std::byte{7};
-                   }});
+  device().launch(
+      [&] { is_right = *device().bytes(memory_ + 2 * kStagedRequestBytes - 1) == std::byte{7}; });
   step_to_the_end();
   device().run_all();
   EXPECT_TRUE(is_right);
-  EXPECT_THAT(device().violations(), IsEmpty());
 }
 
 TEST_F(StagedArrivalTest, WhatIsStillArrivingIsToldOf) {
   write_and_read(3 * kStagedRequestBytes);
   device().wait_for_copies(3 + kDepth);
   // The end of the first copy makes room for the third chunk.
-  while (device().copies_waiting() + device().copies_under_way() > 1) device().step();
+  while (device().copies_under_way() > 1) device().step();
   EXPECT_THAT(on_copies_enqueued_.get_future().get(), SizeIs(2)) << "of the second and the third";
   step_to_the_end();
 }
