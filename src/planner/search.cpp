@@ -48,6 +48,10 @@ constexpr std::array kNextUse = {NextUseOptions{.order = ReturnOrder::kNextUse},
                                  NextUseOptions{.order = ReturnOrder::kOverTheEndFirst},
                                  NextUseOptions{.reads_late = true},
                                  NextUseOptions{.headroom_share = 0.1, .reads_late = true}};
+// Of long traces, for which these plans are all: their writes are late, and so are their reads.
+constexpr std::array kLongNextUse = {NextUseOptions{.headroom_share = 0.05, .reads_late = true},
+                                     NextUseOptions{.headroom_share = 0.1, .reads_late = true},
+                                     NextUseOptions{.headroom_share = 0.2, .reads_late = true}};
 constexpr std::array kThoroughNextUse = {
     NextUseOptions{},
     NextUseOptions{.headroom_share = 0.1},
@@ -197,6 +201,7 @@ class Search {
   }
 
   bool is_thorough() const { return options_.depth == Depth::kThorough; }
+  bool is_long() const { return problem_.trace.ops.size() > kLongTraceOps; }
 
   bool done(const Incumbent& incumbent) const {
     if (!incumbent.best) return false;
@@ -211,14 +216,17 @@ class Search {
     if (options_.start != nullptr)
       evaluate_plan(*options_.start, incumbent_);
     else
-      for (const NextUseOptions& options : kNextUse) plan_by_next_use(options);
+      plan_by_next_use(is_long() ? std::span<const NextUseOptions>(kLongNextUse) : kNextUse);
     if (options_.depth == Depth::kNextUse) return;
     if (problem_.trace.ops.size() <= kTinyTraceOps) plan_few_writes();
-    if (is_thorough())
-      for (const NextUseOptions& options : kThoroughNextUse) plan_by_next_use(options);
-    if (incumbent_.best && problem_.trace.ops.size() > kLongTraceOps) return;
+    if (is_thorough()) plan_by_next_use(kThoroughNextUse);
+    if (incumbent_.best && is_long()) return;
     run_configs(is_thorough() ? best_configs() : fast_configs());
     if (is_thorough()) run_drawn_configs();
+  }
+
+  void plan_by_next_use(std::span<const NextUseOptions> variants) {
+    for (const NextUseOptions& options : variants) plan_by_next_use(options);
   }
 
   void plan_by_next_use(const NextUseOptions& options) {
