@@ -52,6 +52,8 @@ constexpr size_t kRoundsApproaches = 2;
 constexpr double kHopefulRatio = 1.15;
 constexpr int kRoundsAlone = 3;
 constexpr int kStretchedRounds = 3;
+// Of short traces, moves take the place of replays beside so many plans, otherwise beside one.
+constexpr size_t kMovedApproachesShort = 3;
 constexpr size_t kThoroughApproaches = 2;  // that are searched with Effort::kBest
 // The approaches that are tried without the drives, beside that without replays.
 constexpr size_t kHostOnlyFast = 1;
@@ -130,10 +132,9 @@ class ReplaySearch {
       return keep(plan_for({}, Depth::kRounds, left_ns()));
     }
     if (is_long()) return;
-    const bool is_short = problem_.trace.ops.size() <= kShortTraceOps;
     std::vector<Approach> approaches =
-        fastest_approaches(is_short ? outcomes_.size() : kRoundsApproaches);
-    if (!is_short) leave_out_hopeless(approaches);
+        fastest_approaches(is_short() ? outcomes_.size() : kRoundsApproaches);
+    if (!is_short()) leave_out_hopeless(approaches);
     try_approaches(approaches, Depth::kRounds);
     round_factor_ = 1;
   }
@@ -146,6 +147,7 @@ class ReplaySearch {
     if (left_out > 0) round_factor_ = kRoundsAlone;
   }
 
+  bool is_short() const { return problem_.trace.ops.size() <= kShortTraceOps; }
   bool is_long() const { return problem_.trace.ops.size() > kLongTraceOps; }
   int64_t left_ns() const { return std::max<int64_t>(deadline_ns_ - clock_.now_ns(), 1); }
   bool is_late() const {
@@ -230,15 +232,17 @@ class ReplaySearch {
     return periods_of(candidates_, choose_replays(problem_, candidates_, set, op_ns));
   }
 
-  // On the timeline of the fastest plan: the sets, and its own replays without those whose tensors
-  // idle channels can move.
+  // The replays of the fastest plans, each without those whose tensors idle channels can move on
+  // its timeline; and the sets on the timeline of the fastest one.
   void try_on_stretched_timelines(std::span<const ReplaySetOptions> sets) {
     for (int round = 0; round < kStretchedRounds && !is_done() && !outcomes_.empty(); ++round) {
       const Outcome& best = outcomes_[fastest()];
       const auto before_ns = static_cast<double>(best.step_ns);
-      std::vector<Approach> approaches = {
-          {without_movable(problem_, candidates_, best.approach.periods, best.stretched_ns),
-           best.approach.uses_drives}};
+      std::vector<Approach> approaches;
+      for (const Approach& approach : fastest_approaches(is_short() ? kMovedApproachesShort : 1))
+        approaches.push_back({without_movable(problem_, candidates_, approach.periods,
+                                              best_of(approach)->stretched_ns),
+                              approach.uses_drives});
       for (const ReplaySetOptions& set : sets)
         approaches.push_back({choose(set, best.stretched_ns)});
       try_approaches(approaches, Depth::kRounds);
