@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "analysis/explanation.h"
 #include "base/clock.h"
 #include "base/json_file.h"
 #include "base/units.h"
@@ -108,7 +109,7 @@ std::string wear_text(const Inputs& given, const teraio::simulate::Run& run) {
   return text;
 }
 
-std::string text_of(const Planned& planned) {
+std::string text_of(const Inputs& given, const Planned& planned) {
   const teraio::simulate::Run& run = planned.run;
   const double above = 100.0 * static_cast<double>(run.step_ns - planned.bound_ns) /
                        static_cast<double>(std::max<int64_t>(planned.bound_ns, 1));
@@ -120,7 +121,8 @@ std::string text_of(const Planned& planned) {
     text +=
         fmt::format("no plan is faster than {}, none without replays than {}\n",
                     format_duration(planned.replay_bound_ns), format_duration(planned.bound_ns));
-  text += fmt::format("{} migrations, planned in {}\n\n", planned.plan.migrations.size(),
+  text += analysis::binding_of(run, given.trace, given.hardware, given.limits);
+  text += fmt::format("\n{} migrations, planned in {}\n\n", planned.plan.migrations.size(),
                       format_duration(planned.took_ns));
   return text + traffic_text(run);
 }
@@ -314,9 +316,10 @@ void PlanCommand::write_plans(const std::vector<Inputs>& patterns) const {
     if (const Status written = write_plan(all[i].plan, patterns[i].trace, outs[i]); !written.ok())
       fail(written);
   const Inputs& first = patterns.front();
-  fmt::print("{}", all.size() > 1 ? text_of(patterns, all)
-                                  : fit_text(first, all.front().plan) + text_of(all.front()) +
-                                        wear_text(first, all.front().run));
+  fmt::print("{}", all.size() > 1
+                       ? text_of(patterns, all)
+                       : fit_text(first, all.front().plan) + text_of(first, all.front()) +
+                             wear_text(first, all.front().run));
 }
 
 void PlanCommand::run() const {

@@ -49,6 +49,7 @@ def test_plan_prints_what_it_promises(teraio, tmp_path):
     assert re.search(r"fits by moving; the least device memory is [0-9.]+ .B", said)
     assert re.search(r"step [0-9.]+ s, ideal [0-9.]+ s: [0-9.]+ % of ideal", said)
     assert re.search(r"no plan is faster than [0-9.]+ s: at most [0-9.]+ % from the best", said)
+    assert re.search(r"^bound by ", said, re.MULTILINE)
     assert re.search(r"[0-9]+ migrations, planned in [0-9.]+ m?s", said)
     assert re.search(r"written +read +peak", said)
     for row in ("device", "host", "SSD"):
