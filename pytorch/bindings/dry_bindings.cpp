@@ -53,7 +53,7 @@ py::object call_on_parts(const py::object& function, const py::args& arguments,
 }  // namespace
 
 void bind_dry_session(py::module_& module) {
-  module.def("is_in_op", [] { return !current_op_name().empty(); });
+  module.def("running_op", [] { return current_op_name(); });
   module.def("call_on_parts", &call_on_parts,
              "Calls a function inside the dispatch of a wrapper; its ops are observed.");
   py::class_<DryTrace>(module, "DryTrace")
