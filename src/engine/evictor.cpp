@@ -195,7 +195,7 @@ std::string Evictor::budget_advice(const device::MemoryUsage& usage, int64_t siz
   if (op_bytes > usage.budget_bytes)
     return fmt::format(
         "This op needs a budget of at least {} bytes ({}); `teraio suggest --least-budget SCRIPT` "
-        "finds that of all ops",
+        "finds that of the first steps",
         op_bytes, format_size(op_bytes));
   return "The rest is in smaller pieces, or holds small tensors and memory of libraries; `teraio "
          "suggest --least-budget SCRIPT` finds a budget that is large enough";

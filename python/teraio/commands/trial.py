@@ -3,6 +3,7 @@
 It is `teraio suggest --least-budget` with the same program, in a process of its own.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -53,7 +54,8 @@ class Trial:
 
         def tell(*exception):
             hook(*exception)
-            print(f"teraio run: {self.sentence(too_little_bytes)}", file=sys.stderr, flush=True)
+            with contextlib.suppress(KeyboardInterrupt):
+                print(f"teraio run: {self.sentence(too_little_bytes)}", file=sys.stderr, flush=True)
 
         sys.excepthook = tell
 
@@ -63,23 +65,28 @@ class Trial:
         Args:
             too_little_bytes: a device budget that does not suffice.
         """
-        least_bytes, why = self._least_bytes()
+        try:
+            found, why = self._made()
+        except OSError as error:  # there may be no memory for another process
+            found, why = None, str(error)
         if why:
             return f"a dry run does not tell the least device budget: {why}"
+        least_bytes = found["least_device_budget_bytes"]
         if least_bytes <= too_little_bytes:
             return (
                 f"a dry run of the first steps of {self._script} needs {format_size(least_bytes)}: "
                 "the least device budget is not known, because later steps, or memory inside of "
                 "kernels, need more"
             )
+        guessed = ", which guessed sizes that depend on data" if found["has_guessed_size"] else ""
         return (
             f"the least device budget for the first steps of {self._script} is "
-            f"{format_size(least_bytes)}, by a dry run: give --device-budget {least_bytes}, or "
-            "more, which is faster"
+            f"{format_size(least_bytes)}, by a dry run{guessed}: give --device-budget "
+            f"{least_bytes}, or more, which is faster"
         )
 
-    def _least_bytes(self):
-        """Returns the bytes and "", or None and the reason why they are not known."""
+    def _made(self):
+        """Returns what the command prints and "", or None and the reason why it does not."""
         processes = self._environment.get("WORLD_SIZE", "1")
         if processes != "1":
             return (
@@ -120,7 +127,7 @@ def _outcome(process):
     if process.returncode:
         lines = told.strip().splitlines() or [f"it ended with exit code {process.returncode}"]
         return None, lines[-1].removeprefix("teraio suggest: ")
-    return json.loads(out)["least_device_budget_bytes"], ""
+    return json.loads(out), ""
 
 
 def _end(process):

@@ -66,6 +66,7 @@ class ValuePolicy:
     def __init__(self, assumptions=()):
         self._assumptions = [parse_assumption(text) for text in assumptions]
         self.answered = {}
+        self.has_guessed_size = False
         self._asked = Counter()
 
     def number(self, dtype, known=None, guess=None):
@@ -138,6 +139,7 @@ class ValuePolicy:
         size = _first(self._assumed(location, only_there=True), half)
         if size is None:
             raise Error(unknown_shape_message(func))
+        self.has_guessed_size = True
         self.answered.setdefault(location, int(size))
         return int(size)
 

@@ -13,7 +13,7 @@ from teraio.units import format_size
 # hundredth of the budget free, blocks are whole pages, and kernels allocate memory of their own
 # that a dry run does not see.
 _ROOM = 1.05
-_ROOM_BYTES = 128 << 10
+_ROOM_BYTES = 32 << 10
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class LeastBudget:
     """A device budget that suffices for the first steps of a script."""
 
     size_bytes: int
+    has_guessed_size: bool  # of results that depend on data
     assumptions: list  # of lines
     command: list  # of words
 
@@ -39,6 +40,7 @@ class LeastBudget:
         """Returns the budget as a JSON object."""
         return {
             "least_device_budget_bytes": self.size_bytes,
+            "has_guessed_size": self.has_guessed_size,
             "assumptions": self.assumptions,
             "command": self.command,
         }
@@ -60,4 +62,5 @@ def find_least_budget(program, options):
         raise Error("the script executes no op")
     size_bytes = int(_ROOM * run.unmovable_peak_bytes) + _ROOM_BYTES
     command = run_command(options, options.device.name) + ["--device-budget", str(size_bytes)]
-    return LeastBudget(size_bytes, assumptions(run), command + options.words)
+    guessed = run.value_policy.has_guessed_size
+    return LeastBudget(size_bytes, guessed, assumptions(run), command + options.words)

@@ -178,7 +178,7 @@ def test_line_of_an_op_that_the_budget_cannot_hold():
         "TERAIO: op aten::matmul needs 4.19 MB more on the device; the budget is 10.0 MB, of "
         "which 9.44 MB are in use and cannot leave (8.39 MB are operands of running ops, 1.05 MB "
         "are small storages). This op needs a budget of at least 13631488 bytes (13.6 MB); "
-        "`teraio suggest --least-budget SCRIPT` finds that of all ops"
+        "`teraio suggest --least-budget SCRIPT` finds that of the first steps"
     ), small
 
 
