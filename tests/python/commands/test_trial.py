@@ -5,6 +5,7 @@ import functools
 import re
 from pathlib import Path
 
+import drawn
 import pytest
 
 from teraio.commands import trial
@@ -28,30 +29,36 @@ def named_bytes(line):
     return int(match[1])
 
 
+PROGRAMS = (
+    *("convolutions", "small_states", "sparse_table"),
+    *("llama, fused AdamW, schedule", "llama, accumulation", "encoder, foreach, accumulation"),
+)
+
+
 @pytest.mark.parametrize(
-    "kind",
+    "name",
     [
         "perceptron",
-        *(
-            pytest.param(kind, marks=pytest.mark.full)
-            for kind in (
-                "transformer", "convolutions", "small_states", "accumulation", "sparse_table"
-            )
-        ),
+        *(pytest.param(name, marks=pytest.mark.full) for name in drawn.in_turn(PROGRAMS)),
     ],
-)  # fmt: skip
-def test_a_refused_program_runs_with_the_budget_that_is_named(warm_run, warm_python, kind):
-    refused = warm_run("--device-budget", "1MB", TRAININGS, kind)
+)
+def test_a_refused_program_runs_with_the_budget_that_is_named(warm_run, warm_python, name):
+    refused = warm_run("--device-budget", "1MB", TRAININGS, name)
     assert refused.code == 1 and "torch.OutOfMemoryError: TERAIO: op" in refused.err, refused
     named = named_bytes(refused.err.splitlines()[-1])
-    ran = warm_run("--quiet", "--device-budget", named, TRAININGS, kind)
-    assert (ran.code, ran.out) == (0, warm_python(TRAININGS, kind).out), ran
+    ran = warm_run("--quiet", "--device-budget", named, TRAININGS, name)
+    assert (ran.code, ran.out) == (0, warm_python(TRAININGS, name).out), ran
 
 
 def test_without_a_budget_the_least_one_is_named(warm_run):
     outcome = warm_run(TRAININGS, "sparse_table")
     assert outcome.code == 2 and outcome.err.count("\n") == 1, outcome
     assert "--device-budget is missing" in outcome.err and named_bytes(outcome.err) > 10**6
+
+
+def test_guessed_sizes_are_said(warm_run):
+    told = warm_run(TRAININGS, "experts, AdamW").err
+    assert ", by a dry run, which guessed sizes that depend on data: give --device-budget" in told
 
 
 def test_what_a_dry_run_cannot_know_is_said(warm_run, tmp_path):

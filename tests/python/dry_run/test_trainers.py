@@ -3,6 +3,7 @@
 import importlib.util
 from pathlib import Path
 
+import drawn
 import pytest
 from trace_peak import peak_bytes
 
@@ -131,7 +132,7 @@ TRAINERS = {
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("package", TRAINERS)
+@pytest.mark.parametrize("package", drawn.in_turn(TRAINERS))  # most of its time are imports
 def test_peak_is_that_of_a_run(both_traces, processor, tmp_path, package):
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"not applicable: {package} is not installed")

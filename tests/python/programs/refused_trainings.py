@@ -1,22 +1,23 @@
-"""Small trainings of different kinds; each prints a hash of its parameters after a few steps.
+"""`refused_trainings.py NAME`: trains a job of the matrix, or one of those here.
 
-`python refused_trainings.py KIND`.
+Prints what must be equal.
 """
 
-import hashlib
 import sys
 
 import torch
+from matrix import catalogue
+from matrix.jobs import train
 from torch import nn
+
+from teraio.hooks.verification import tensor_hash
 
 functional = nn.functional
 
 
-def steps(model, optimizers, loss_of, accumulated=1):
-    """Trains for a few steps, each of so many backward passes."""
+def steps(model, optimizers, loss_of):
     for _ in range(5):
-        for _ in range(accumulated):
-            loss_of().backward()
+        loss_of().backward()
         for optimizer in optimizers:
             optimizer.step()
             optimizer.zero_grad()
@@ -28,21 +29,6 @@ def perceptron():
     model = nn.Sequential(*[layer for block in blocks for layer in block])
     optimizer = torch.optim.AdamW(model.parameters())
     return steps(model, [optimizer], lambda: model(torch.randn(1024, 512)).square().mean())
-
-
-def transformer():
-    layer = nn.TransformerEncoderLayer(256, 4, 512, dropout=0.1, batch_first=True)
-    model = nn.Sequential(
-        nn.Embedding(2000, 256), nn.TransformerEncoder(layer, 4), nn.Linear(256, 2000)
-    )
-    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
-
-    def loss():
-        tokens = torch.randint(2000, (4, 129))
-        scores = model(tokens[:, :-1])
-        return functional.cross_entropy(scores.flatten(0, 1), tokens[:, 1:].flatten())
-
-    return steps(model, [optimizer], loss)
 
 
 def convolutions():
@@ -72,15 +58,6 @@ def small_states():
     return steps(model, optimizers, lambda: model(torch.randn(256, 96)).square().mean())
 
 
-def accumulation():
-    blocks = [
-        (nn.Conv1d(192, 192, 5, padding=2), nn.GELU(), nn.GroupNorm(8, 192)) for _ in range(5)
-    ]
-    model = nn.Sequential(*[layer for block in blocks for layer in block])
-    optimizer = torch.optim.RMSprop(model.parameters(), momentum=0.9)
-    return steps(model, [optimizer], lambda: model(torch.randn(16, 192, 64)).square().mean(), 3)
-
-
 def sparse_table():
     """An embedding with sparse gradients, and data that is prepared before the first step."""
     data = torch.randn(4096, 300).softmax(-1)
@@ -96,10 +73,12 @@ def sparse_table():
     return steps(nn.ModuleList([table, head]), optimizers, loss)
 
 
-KINDS = (perceptron, transformer, convolutions, small_states, accumulation, sparse_table)
+KINDS = {each.__name__: each for each in (perceptron, convolutions, small_states, sparse_table)}
 
 if __name__ == "__main__":
-    torch.manual_seed(0)
-    trained = {kind.__name__: kind for kind in KINDS}[sys.argv[1]]()
-    bits = b"".join(each.detach().numpy().tobytes() for each in trained.parameters())
-    print(hashlib.sha256(bits).hexdigest())
+    name = sys.argv[1]
+    if name in catalogue.JOBS:
+        print(train(catalogue.JOBS[name]))
+    else:
+        torch.manual_seed(0)
+        print([tensor_hash(each) for each in KINDS[name]().parameters()])
