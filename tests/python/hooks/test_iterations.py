@@ -11,9 +11,9 @@ from teraio import verbosity
 from teraio.hooks import iterations
 
 
-def model(seed=0):
+def model(seed=0, depth=12):
     torch.manual_seed(seed)
-    layers = [torch.nn.Linear(256, 256) for _ in range(12)]
+    layers = [torch.nn.Linear(256, 256) for _ in range(depth)]
     return torch.nn.Sequential(*layers)
 
 
@@ -46,9 +46,9 @@ def test_manual_updates_divide_iterations(offload):
         assert "planned" in modes(session)
 
 
-def test_an_iteration_has_a_step_of_each_optimizer(offload):
-    with offload() as session:
-        net = model()
+def test_an_iteration_has_a_step_of_each_optimizer(offload, teraio, tmp_path):
+    with offload(report=tmp_path) as session:
+        net = model(depth=28)
         optimizers = {each: torch.optim.AdamW([each]) for each in net.parameters()}
 
         def update(parameter):
@@ -61,6 +61,8 @@ def test_an_iteration_has_a_step_of_each_optimizer(offload):
             net(torch.ones(64, 256)).square().mean().backward()
         assert len(session.iterations()) == 10
         assert modes(session)[5:] == ["planned"] * 5
+    said = teraio("explain", "--run", tmp_path).splitlines()  # with 56 optimizers
+    assert len(said) < 20 and max(map(len, said)) <= 100, said
 
 
 class Container(torch.optim.Optimizer):
