@@ -166,9 +166,21 @@ TEST_F(StagedIoTest, ChunksAreCopiedWhileOthersAreRead) {
   session().close();  // before its gate is destroyed
 }
 
-TEST_F(StagedIoTest, CopiesWaitForTheEventOfTheirTransfer) {
-  make_device({.progress = testing::Progress::kManual});
-  open_memory();
+// By the seed, a copy would begin before compute is there.
+class StagedOrderTest : public StagedIoTest, public ::testing::WithParamInterface<uint64_t> {
+ protected:
+  void SetUp() override {
+    make_device({.seed = GetParam(), .progress = testing::Progress::kManual});
+    open_memory();
+  }
+  void step_until_done(const Submitted& submitted) {
+    while (session().completions().call_count(submitted.ticket) == 0) device().step();
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Seeds, StagedOrderTest, ::testing::Range<uint64_t>(1, 9));
+
+TEST_P(StagedOrderTest, CopiesWaitForTheEventOfTheirTransfer) {
   const Extent extent = session().reserve(kStagedRequestBytes);
   PageMemory memory(extent.size_bytes);
   // Queued compute writes the bytes that are to be offloaded.
@@ -177,20 +189,16 @@ TEST_F(StagedIoTest, CopiesWaitForTheEventOfTheirTransfer) {
   transfer.ready = device().record();
   const Submitted write = session().submit(transfer);
   device().wait_for_copies(1);  // requested before compute is done
-  while (session().completions().call_count(write.ticket) == 0) device().step();
-  const Submitted read = session().submit(io::Direction::kRead, extent, memory);
-  while (session().completions().call_count(read.ticket) == 0) device().step();
+  step_until_done(write);
+  step_until_done(session().submit(io::Direction::kRead, extent, memory));
   EXPECT_TRUE(memory.holds(9));
 }
 
-TEST_F(StagedIoTest, ACopyInWaitsForTheLastUseOfTheMemory) {
-  make_device({.progress = testing::Progress::kManual});
-  open_memory();
+TEST_P(StagedOrderTest, ACopyInWaitsForTheLastUseOfTheMemory) {
   const Extent extent = session().reserve(kStagedRequestBytes);
   PageMemory memory(extent.size_bytes);
   memory.fill(5);
-  const Submitted write = session().submit(io::Direction::kWrite, extent, memory);
-  while (session().completions().call_count(write.ticket) == 0) device().step();
+  step_until_done(session().submit(io::Direction::kWrite, extent, memory));
   memory.fill(6);
   bool was_used_before = false;
   device().launch([&] { was_used_before = memory.holds(6); });
@@ -198,7 +206,7 @@ TEST_F(StagedIoTest, ACopyInWaitsForTheLastUseOfTheMemory) {
   transfer.ready = device().record();
   const Submitted read = session().submit(transfer);
   device().wait_for_copies(2);  // requested before compute is done
-  while (session().completions().call_count(read.ticket) == 0) device().step();
+  step_until_done(read);
   EXPECT_TRUE(was_used_before);
   EXPECT_TRUE(memory.holds(5));
 }
