@@ -22,7 +22,13 @@ from torch.utils._pytree import tree_leaves, tree_map_only, tree_unflatten
 
 from teraio import core
 from teraio.dry_run.known_values import fill, follow, known_value, set_known_value, sized
-from teraio.dry_run.sized_results import candidates, has_sized_result, result_of_size
+from teraio.dry_run.roofline import operand_bytes
+from teraio.dry_run.sized_results import (
+    candidates,
+    has_sized_result,
+    result_of_size,
+    sparse_result,
+)
 from teraio.dry_run.sound_answers import note_answer, noted_answer
 from teraio.dry_run.value_policy import unknown_data_message, unknown_shape_message
 from teraio.errors import Error
@@ -143,6 +149,10 @@ class OpMode(TorchDispatchMode):
         return self._value_policy.number(torch.bool, guess=left.shape == right.shape)
 
     def _run(self, func, args, kwargs):
+        if (sparse := sparse_result(func, args)) is not None:
+            result, parts = sparse
+            self._session.add_births(parts)
+            return result
         try:
             result = func(*args, **kwargs)
         except DynamicOutputShapeException:
@@ -172,6 +182,8 @@ class OpMode(TorchDispatchMode):
         workspace_bytes = self._roofline.workspace_bytes(func, args, result)
         if self.finds_unmovable:
             unmovable_bytes = self._session.unmovable_bytes() + workspace_bytes
+            if not core.running_op():  # an op on sparse tensors, whose operands no observer pins
+                unmovable_bytes += operand_bytes(args, kwargs)
             self.unmovable_peak_bytes = max(self.unmovable_peak_bytes, unmovable_bytes)
         self._session.spend(self._roofline.duration_ns(func, args, kwargs, result), workspace_bytes)
 

@@ -203,7 +203,11 @@ def _collect(value, found):
 
 
 def _shapes(tensors):
-    return tuple((tuple(t.shape), t.stride(), t.dtype) for t in tensors)
+    return tuple((tuple(t.shape), _strides(t), t.dtype) for t in tensors)
+
+
+def _strides(tensor):
+    return tensor.stride() if tensor.layout == torch.strided else tensor.layout
 
 
 def _settings(args):
@@ -217,8 +221,15 @@ def _settings(args):
     )
 
 
+def operand_bytes(args, kwargs):
+    """Returns the bytes of an op's dense tensor arguments."""
+    return sum(map(_size_bytes, _tensors((args, kwargs))))
+
+
 def _size_bytes(tensor):
     """Returns the bytes of a tensor's elements in memory. Expanded dimensions take no memory."""
+    if tensor.layout != torch.strided:
+        return 0  # the parts of a sparse tensor are not looked at
     sizes = zip(tensor.shape, tensor.stride(), strict=True)
     return prod(size for size, stride in sizes if stride != 0) * tensor.element_size()
 

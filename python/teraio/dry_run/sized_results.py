@@ -1,8 +1,11 @@
 """Results whose size depends on data, such as nonzero's, for a size that is given."""
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 aten = torch.ops.aten
+COMPRESSED = (torch.sparse_csr, torch.sparse_csc)
 
 
 def _indices(tensor):
@@ -75,6 +78,40 @@ def result_of_size(func, args, kwargs, count):
         return _RESULTS[func.overloadpacket](*args, **kwargs)(count)
     tensor, indices = args
     return func(tensor, [each for index in indices for each in _without_mask(index, count)])
+
+
+# By the operator: what makes a sparse tensor of its parts, and the dimension that is compressed.
+_SPARSE_FORMS = {
+    aten._coalesce.default: (torch.sparse_coo_tensor, None),
+    aten._to_sparse_csr.default: (torch.sparse_csr_tensor, 0),
+    aten._to_sparse_csc.default: (torch.sparse_csc_tensor, 1),
+}
+
+
+def sparse_result(func, args):
+    """Returns the fake result of an op on a sparse tensor, and the parts of a sparse result.
+
+    Another form of a tensor has as many elements as it has, where PyTorch makes none. Products are
+    those that PyTorch does not know without contents. None: the op is another one.
+    """
+    if not args or not isinstance(args[0], FakeTensor) or args[0].layout == torch.strided:
+        return None
+    if func is aten.mm.default and args[0].layout in COMPRESSED and args[1].layout == torch.strided:
+        return args[1].new_empty((args[0].shape[0], args[1].shape[1])), []
+    if func not in _SPARSE_FORMS or not args[0].is_sparse:
+        return None
+    make, compressed = _SPARSE_FORMS[func]
+    indices, values = args[0]._indices(), args[0]._values()
+    lengths = [indices.shape]
+    if compressed is not None:
+        lengths = [(args[0].shape[compressed] + 1,), (args[0]._nnz(),)]
+    with _disable_current_modes():
+        parts = [torch.empty(each, dtype=torch.int64, device="meta") for each in lengths]
+        parts.append(torch.empty(values.shape, dtype=values.dtype, device="meta"))
+        made = make(*parts, args[0].shape, device="meta")
+        if compressed is None:
+            made._coalesced_(True)
+        return FakeTensor(args[0].fake_mode, made, args[0].fake_device), parts
 
 
 def _without_mask(index, count):

@@ -2,6 +2,8 @@
 
 import torch
 
+from teraio.dry_run.sized_results import COMPRESSED
+
 aten = torch.ops.aten
 _BLOCK_CHANNELS = 16  # of oneDNN's own layout, on a CPU with AVX-512
 
@@ -48,12 +50,22 @@ def _batch_norm_backward(args, result):
     return _size_bytes(args[1])
 
 
+def _product(args, result):
+    """Returns the bytes that a product with a compressed sparse matrix copies: the matrix, with the
+    indices that the library takes, and the result."""
+    copied = [each for each in args if getattr(each, "layout", None) in COMPRESSED]
+    matrices = sum(each._nnz() * (each.element_size() + 20) + 12 * each.shape[0] for each in copied)
+    return matrices + (_size_bytes(result) if copied else 0)
+
+
 # These match the workspaces of real runs on the CPU with PyTorch 2.11.
 _ONEDNN = {
     aten.convolution.default: _convolution,
     aten._convolution.default: _convolution,
     aten.convolution_backward.default: _convolution_backward,
     aten.native_batch_norm_backward.default: _batch_norm_backward,
+    aten.mm.default: _product,
+    aten.addmm.default: _product,
 }
 
 

@@ -30,7 +30,7 @@ def named_bytes(line):
 
 
 PROGRAMS = (
-    *("convolutions", "small_states", "sparse_table"),
+    *("convolutions", "small_states", "sparse_table", "compressed_graph"),
     *("llama, fused AdamW, schedule", "llama, accumulation", "encoder, foreach, accumulation"),
 )
 

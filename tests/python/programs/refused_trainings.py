@@ -73,7 +73,21 @@ def sparse_table():
     return steps(nn.ModuleList([table, head]), optimizers, loss)
 
 
-KINDS = {each.__name__: each for each in (perceptron, convolutions, small_states, sparse_table)}
+def compressed_graph():
+    """Products with a sparse matrix, which copy it and their results."""
+    edges = torch.randint(4000, (2, 40_000))
+    graph = torch.sparse_coo_tensor(edges, torch.rand(40_000), (4000, 4000)).to_sparse_csr()
+    nodes, layers = torch.randn(4000, 64), nn.ModuleList([nn.Linear(64, 128), nn.Linear(128, 128)])
+    optimizer = torch.optim.Adam(layers.parameters())
+    return steps(
+        layers, [optimizer], lambda: (graph @ layers[1](graph @ layers[0](nodes))).square().mean()
+    )
+
+
+KINDS = {
+    each.__name__: each
+    for each in (perceptron, convolutions, small_states, sparse_table, compressed_graph)
+}
 
 if __name__ == "__main__":
     name = sys.argv[1]
