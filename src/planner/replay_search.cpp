@@ -50,7 +50,7 @@ constexpr size_t kRoundsApproaches = 2;
 // The second one only when it takes at most this many times the fastest, which otherwise gets so
 // many times the rounds.
 constexpr double kHopefulRatio = 1.15;
-constexpr int kRoundsAlone = 3;
+constexpr int kRoundsAlone = 4;
 constexpr int kStretchedRounds = 3;
 // Of short traces, moves take the place of replays beside so many plans, otherwise beside one.
 constexpr size_t kMovedApproachesShort = 3;
