@@ -194,9 +194,9 @@ std::string Evictor::budget_advice(const device::MemoryUsage& usage, int64_t siz
         all_bytes, format_size(all_bytes));
   if (op_bytes > usage.budget_bytes)
     return fmt::format(
-        "This op needs a budget of at least {} bytes ({}); `teraio suggest --least-budget SCRIPT` "
-        "finds that of the first steps",
-        op_bytes, format_size(op_bytes));
+        "This op needs a budget of at least {} bytes ({}){}", op_bytes, format_size(op_bytes),
+        known_bytes > 0 ? ""
+                        : "; `teraio suggest --least-budget SCRIPT` finds that of the first steps");
   return "The rest is in smaller pieces, or holds small tensors and memory of libraries; `teraio "
          "suggest --least-budget SCRIPT` finds a budget that is large enough";
 }
