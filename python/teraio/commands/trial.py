@@ -93,6 +93,8 @@ class Trial:
                 None,
                 f"`{_COMMAND} --world-size {processes} {self._script}` finds that of a rank",
             )
+        told = f"a dry run of {self._script} finds the least device budget, in {_TIME_LIMIT_S} s"
+        print(f"teraio run: {told} at most", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory(prefix="teraio-trial-") as scratch:
             process = subprocess.Popen(
                 self._command,
