@@ -6,7 +6,7 @@ import os
 import sys
 
 import pytest
-from kernel_trainings import ALONE, SMALL, is_right_or_names_the_drive, reference, train
+from kernel_trainings import ALONE, SMALL, is_right_or_names_the_drive, own_lines, reference, train
 
 pytestmark = pytest.mark.full
 
@@ -156,14 +156,15 @@ def control_group(tmp_path):
 
 
 def test_a_control_group_limits_memory(tmp_path, control_group):
-    """Stock PyTorch is killed within the limit; 40 % of it as the budget suffices."""
+    """Stock PyTorch is killed within the limit; 40 % of it as the budget suffices. The limit has
+    room for Python and, at the session's end, for the parameters and the states."""
     size = 2048, 24  # 1.6 GB of parameters, gradients and optimizer states
-    limit = control_group("memory", "memory.limit_in_bytes", "memory.max", 1_600_000_000)
+    limit = control_group("memory", "memory.limit_in_bytes", "memory.max", 1_750_000_000)
     (tmp_path / "ssd").mkdir()
     assert train(tmp_path, "none", tmp_path, size, limit).returncode == -9
     done = train(tmp_path, "40%", tmp_path / "ssd", size, limit)
     assert done.returncode == 0, done
-    assert done.stdout == train(tmp_path, "none", tmp_path, size).stdout
+    assert own_lines(done) == own_lines(train(tmp_path, "none", tmp_path, size))
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3, 8])
@@ -172,7 +173,7 @@ def test_a_control_group_limits_processes(tmp_path, control_group, processes):
     (tmp_path / "ssd").mkdir()
     done = train(tmp_path, "8MB", tmp_path / "ssd", SMALL, limit)
     if done.returncode == 0:
-        assert done.stdout == reference().stdout
+        assert own_lines(done) == own_lines(reference())
     else:
         assert done.returncode == 1, done
         assert "thread" in done.stderr.splitlines()[-1]
