@@ -62,7 +62,7 @@ std::optional<std::string> DriveRateMonitor::note_iteration(
     if (std::exchange(watched.seen, measured) == measured) continue;  // nothing new
     const std::optional<Speed> speed = measured_speed(drives[i], planned);
     const bool is_slower = speed && speed->most < kSlow;
-    const bool is_faster = speed && watched.speed < 1 && speed->least > kFast;
+    const bool is_faster = speed && speed->least > kFast;
     if (!is_slower && !is_faster) {
       watched.deviations = 0;
       continue;
@@ -70,9 +70,9 @@ std::optional<std::string> DriveRateMonitor::note_iteration(
     if (++watched.deviations < kDeviationsToBelieve) continue;
     watched.deviations = 0;
     const double factor = is_slower ? speed->most : speed->least;
-    watched.speed = std::min(watched.speed * factor, 1.0);
-    planned.rates = {scaled(watched.probed.read_bytes_per_second, watched.speed),
-                     scaled(watched.probed.write_bytes_per_second, watched.speed)};
+    watched.speed *= factor;
+    planned.rates = {scaled(watched.first.read_bytes_per_second, watched.speed),
+                     scaled(watched.first.write_bytes_per_second, watched.speed)};
     changes +=
         fmt::format("{}drive {} is {} than planned, now taken for read {}/s, write {}/s",
                     changes.empty() ? "" : "; ", planned.name, is_slower ? "slower" : "faster",

@@ -62,12 +62,19 @@ TEST_F(DriveRateMonitorTest, OneMeasurementIsNotBelievedHoweverOftenItIsSeen) {
   for (int i = 0; i < 5; ++i) EXPECT_FALSE(watch_.note_iteration(once));
 }
 
-TEST_F(DriveRateMonitorTest, ADriveThatRecoversIsFasterAgainButNeverThanProbed) {
+TEST_F(DriveRateMonitorTest, ADriveThatRecoversIsFasterAgain) {
   for (int i = 0; i < 2; ++i) watch_.note_iteration(measured(200, 100));
   for (int i = 0; i < 2; ++i) watch_.note_iteration(measured(1900, 900));
   EXPECT_EQ(rates(), (Rates{1900 * kMB, 950 * kMB}));
-  for (int i = 0; i < 9; ++i) watch_.note_iteration(measured(9000, 9000));
-  EXPECT_LE(rates().read_bytes_per_second, 2000 * kMB);
+}
+
+// The planned rates may be those of a run on a busy machine.
+TEST_F(DriveRateMonitorTest, ADriveMayBeFasterThanItEverWas) {
+  EXPECT_FALSE(watch_.note_iteration(measured(6000, 3000)));
+  const auto change = watch_.note_iteration(measured(6000, 3000));
+  ASSERT_TRUE(change);
+  EXPECT_NE(change->find("nvme0 is faster than planned"), std::string::npos) << *change;
+  EXPECT_EQ(rates(), (Rates{6000 * kMB, 3000 * kMB}));
 }
 
 TEST_F(DriveRateMonitorTest, ADirectionThatWasNeverUnderLoadProvesNothing) {

@@ -21,11 +21,20 @@ DriveProbe known() {
   return probe;
 }
 
-TEST(LearnedRates, AShortRunTeachesNothing) {
+TEST(LearnedRates, AnIdleRunTeachesNothing) {
+  EXPECT_FALSE(learned_from(DriveCounters{}, known()).has_value());
+}
+
+// A training of a few steps never loads a drive for long: many of them must mend a wrong rate too.
+TEST(LearnedRates, ShortRunsCountInPart) {
   DriveCounters run;
-  EXPECT_FALSE(learned_from(run, known()).has_value());
-  run.reads_alone = {500, 0, kEnough - 1};
-  EXPECT_FALSE(learned_from(run, known()).has_value());
+  run.reads_alone = {5000, 0, 1};
+  auto learned = learned_from(run, known());
+  ASSERT_TRUE(learned.has_value());
+  EXPECT_EQ(learned->rates.read_bytes_per_second, 3000);
+  EXPECT_EQ(learned->rates.write_bytes_per_second, 1000);
+  for (int i = 0; i < 10; ++i) learned = learned_from(run, *learned);
+  EXPECT_NEAR(static_cast<double>(learned->rates.read_bytes_per_second), 5000, 50);
 }
 
 TEST(LearnedRates, OneDirectionAloneLeavesTheOther) {
