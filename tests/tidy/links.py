@@ -58,8 +58,9 @@ def link_complaints(root, path):
 
 
 def is_page(root, path):
-    """Whether a Markdown file becomes a page of the site."""
+    """Whether a file becomes a page of the site, or lies beside its pages."""
     return root / "docs" in path.parents or path in (
+        root / "README.md",
         root / "CONTRIBUTING.md",
         root / "CHANGELOG.md",
     )
@@ -71,7 +72,7 @@ def site_complaints(root, path):
         f"{path.relative_to(root)}: {target}: not a part of the site"
         for target in link_targets(path.read_text())
         if not _SCHEME.match(target) and not target.startswith("#")
-        if root / "docs" not in (path.parent / unquote(target).partition("#")[0]).resolve().parents
+        if not is_page(root, (path.parent / unquote(target).partition("#")[0]).resolve())
     ]
 
 

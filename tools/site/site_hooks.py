@@ -1,8 +1,8 @@
 """MkDocs hooks of the site.
 
-CONTRIBUTING.md and CHANGELOG.md of the repository become pages. The page of the commands gets the
-text that each `teraio COMMAND --help` prints. A page that would load a script, a style or a picture
-from another site fails the build.
+README.md, CONTRIBUTING.md and CHANGELOG.md of the repository become pages, the first one the home
+page. The page of the commands gets the text that each `teraio COMMAND --help` prints. A page that
+would load a script, a style or a picture from another site fails the build.
 """
 
 import os
@@ -15,13 +15,17 @@ from page_text import commands_of, lists_apart, remote_resources
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = ROOT / "build" / "bin" / "teraio"
+PAGES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+}
 HELP_MARK = "<!-- help of every command -->"
 
 
 def on_files(files, config):
-    for name in ("CONTRIBUTING.md", "CHANGELOG.md"):
-        text = (ROOT / name).read_text()
-        files.append(File.generated(config, name.lower(), content=text.replace("](docs/", "](")))
+    for name, page in PAGES.items():
+        files.append(File.generated(config, page, content=_as_page((ROOT / name).read_text())))
     return files
 
 
@@ -35,6 +39,14 @@ def on_post_page(output, page, **_):
     if remote := remote_resources(output):
         raise PluginError(f"{page.file.src_uri}: loads from another site: {', '.join(remote)}")
     return output
+
+
+def _as_page(text):
+    """Makes the links of a document at the top of the repository those of the site."""
+    text = text.replace("](docs/", "](")
+    for name, page in PAGES.items():
+        text = text.replace(f"]({name}", f"]({page}")
+    return text
 
 
 def _command_reference():
