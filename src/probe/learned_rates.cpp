@@ -55,8 +55,8 @@ std::optional<DriveProbe> learned_from(const storage::DriveCounters& run, DriveP
   if (is_read_known) seen.read = run.reads_alone.read_bytes_per_second;
   if (is_write_known) seen.write = run.writes_alone.write_bytes_per_second;
   if (is_known(run.both_at_once)) fit(seen, run.both_at_once, is_read_known, is_write_known);
-  const int32_t seconds = run.reads_alone.sample_count + run.writes_alone.sample_count +
-                          run.both_at_once.sample_count;
+  const int32_t seconds =
+      run.reads_alone.sample_count + run.writes_alone.sample_count + run.both_at_once.sample_count;
   if (seconds == 0) return std::nullopt;
   rates.approach(seen, std::min(seconds / kSecondsToBelieve, 1.0));
   known.rates.read_bytes_per_second = std::max<int64_t>(static_cast<int64_t>(rates.read), 1);
