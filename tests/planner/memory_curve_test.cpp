@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "testing/generated_trace.h"
 
@@ -36,18 +37,21 @@ TEST_P(MemoryCurves, AgreeWithAnArray) {
     for (int64_t k = first; k < end; ++k) plain.values[plain.at(k)] += amount;
     double relief = 0;
     int64_t last = first - 1;
+    int64_t highest = std::numeric_limits<int64_t>::min() / 4;
     for (int64_t k = first; k < end; ++k) {
       const int64_t value = plain.values[plain.at(k)];
       relief += plain.weights[plain.at(k)] * std::clamp<double>(value, 0, bytes);
+      highest = std::max(highest, value);
       if (value > amount) last = k;
     }
     EXPECT_DOUBLE_EQ(curve.relief(first, end, bytes), relief);
     EXPECT_EQ(curve.last_above(first, end, amount), last);
+    EXPECT_EQ(curve.max(first, end), highest);
     EXPECT_EQ(curve.max(), *std::max_element(plain.values.begin(), plain.values.end()));
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, MemoryCurves, ::testing::Values(1, 2, 7, 64, 100));
+INSTANTIATE_TEST_SUITE_P(Sizes, MemoryCurves, ::testing::Values(1, 2, 7, 64, 100, 1000));
 
 }  // namespace
 }  // namespace teraio::planner
