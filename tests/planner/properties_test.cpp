@@ -222,9 +222,9 @@ TEST(MorePlans, AMachineWithMoreIsHardlyEverSlower) {
   EXPECT_LE(slower, 0.003 * pairs);
 }
 
-TEST(LongTraces, FortyThousandOpsArePlannedSimulatedAndBounded) {
+TEST(LongTraces, ArePlannedSimulatedAndBounded) {
   testing::GeneratedTraceOptions options;
-  options.op_count = 40'000;
+  options.op_count = 20'000;
   options.persistent_count = 50;
   const Case given(3, options);
   const Result<plan::Plan> paging =

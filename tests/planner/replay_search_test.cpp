@@ -365,7 +365,7 @@ class GeneratedReplays : public ::testing::TestWithParam<uint64_t> {};
 
 TEST_P(GeneratedReplays, AreLegalAndNeverSlowerThanNone) {
   GeneratedTraceOptions options;
-  options.op_count = 40 + static_cast<int64_t>(GetParam()) * 7;
+  options.op_count = 40 + static_cast<int64_t>(GetParam()) * 3;
   trace::Trace trace = generated_trace(GetParam(), options);
   for (size_t k = 0; k < trace.ops.size(); ++k) trace.ops[k].replayable = k % 4 != 0;
   const hardware::Hardware hardware = generated_hardware(GetParam(), trace);
@@ -455,7 +455,7 @@ TEST_P(GeneratedReplays, DamagedOnesAreExecutedOrRefusedWithTheRule) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, GeneratedReplays, ::testing::Range<uint64_t>(0, 40));
-INSTANTIATE_TEST_SUITE_P(Seeds, ReplaysBesideAnAmpleHost, ::testing::Range<uint64_t>(240, 640));
+INSTANTIATE_TEST_SUITE_P(Seeds, ReplaysBesideAnAmpleHost, ::testing::Range<uint64_t>(240, 280));
 
 }  // namespace
 }  // namespace teraio::planner

@@ -129,7 +129,7 @@ TEST(WriteBudgetOfALlama, CostsTimeByAndBy) {
             1.001 * static_cast<double>(min_written_bytes(*trace, *hardware, 4) -
                                         min_written_bytes(*trace, *hardware, 3)));
   double faster_ns = static_cast<double>(free->step_ns);
-  for (double part : {0.8, 0.5, 0.2, 0.0}) {
+  for (double part : {0.5, 0.0}) {
     const plan::Limits limits = with_budget(
         least_bytes +
         static_cast<int64_t>(part * static_cast<double>(free->ssd_bytes_written - least_bytes)));
