@@ -24,10 +24,10 @@ def add(tensors):
 def hang(direction):
     library.faulty_drives_hang(0, direction, ctypes.c_int64(0))
 
-def tell(line, wait):
+def interrupt_after(wait):
     def run():
         wait()
-        print(line, flush=True)
+        os.kill(os.getpid(), signal.SIGINT)
     threading.Thread(target=run, daemon=True).start()
 
 def session(**options):
@@ -36,45 +36,31 @@ def session(**options):
 
 
 @pytest.fixture
-def start(tmp_path, two_drives, spawn):
-    """Starts a program on one or both drives; `options` of `teraio run` start it so. It runs
-    `before` before it imports TERAIO."""
+def run(on_drives, tmp_path, two_drives):
+    """Runs a program on one or both drives; under `teraio run` if its options are given. Returns
+    its exit code, the lines that it prints and TERAIO does not, and stderr."""
 
-    def start(program, options=None, drive_count=1, before=""):
-        (tmp_path / "train.py").write_text(before + HEAD + program)
-        command = [sys.executable]
-        used = two_drives[:drive_count]
-        if options is not None:
-            command += ["-m", "teraio", "run", "--device-budget", "6MB", "--ssd-capacity", "64MB"]
-            command += ["--ssd", two_drives[0], *options]
-        command += [tmp_path / "train.py", *used]
-        return spawn(command, preload=LIBRARY)
+    def run(program, options=(), drive_count=1):
+        (tmp_path / "train.py").write_text(HEAD + program)
+        command = ["train.py", *two_drives[:drive_count]]
+        if options:
+            limits = ["--device-budget", "6MB", "--ssd-capacity", "64MB"]
+            command = ["-m", "teraio", "run", *limits, "--ssd", two_drives[0], *options, *command]
+        done = on_drives(*command)
+        lines = [line for line in done.stdout.splitlines() if not line.startswith("teraio: ")]
+        return done.returncode, lines, done.stderr
 
-    return start
-
-
-def line_of(process):
-    """The next line that the program prints and TERAIO does not."""
-    while (line := process.stdout.readline()).startswith("teraio: "):
-        pass
-    return line.rstrip("\n") or pytest.fail(process.communicate()[1])
-
-
-def end_of(process, drives):
-    out, err = process.communicate(timeout=120)
-    assert [path for drive in drives for path in drive.iterdir()] == []
-    assert "terminate called" not in err, err
-    return out, err
+    return run
 
 
 @pytest.mark.parametrize("direction", ["READS", pytest.param("WRITES", marks=pytest.mark.full)])
-def test_interrupt_under_teraio_run(start, two_drives, direction):
-    process = start(
+def test_interrupt_under_teraio_run(run, direction):
+    code, lines, err = run(
         f"""
 tensors = new_tensors()
 add(tensors)
 hang({direction})
-tell("hangs", library.faulty_drives_wait_for_hang)
+interrupt_after(library.faulty_drives_wait_for_hang)
 try:
     while True:
         add(tensors)
@@ -84,22 +70,19 @@ except KeyboardInterrupt as interrupt:
 """,
         options=["--policy", "on-demand"],
     )
-    assert line_of(process) == "hangs"
-    process.send_signal(signal.SIGINT)
-    out, err = end_of(process, two_drives)
-    assert out.startswith("caught"), err
+    assert lines[0].startswith("caught") and "has not answered" in lines[0], err
     assert "KeyboardInterrupt" in err
-    assert process.returncode == -signal.SIGINT, err
+    assert code == -signal.SIGINT, err
 
 
 @pytest.mark.full
-def test_second_interrupt_ends_the_end_and_names_what_is_lost(start, two_drives):
-    process = start("""
+def test_second_interrupt_ends_the_end_and_names_what_is_lost(run):
+    code, _, err = run("""
 with session() as run:
     tensors = new_tensors()
     add(tensors)
     hang(READS)
-    tell("hangs", library.faulty_drives_wait_for_hang)
+    interrupt_after(library.faulty_drives_wait_for_hang)
     def wait_for_end():  # until the main thread has been in the core for a while
         calls = 0
         while calls < 20:
@@ -110,21 +93,16 @@ with session() as run:
         while True:
             add(tensors)
     except KeyboardInterrupt:
-        tell("ends", wait_for_end)
+        interrupt_after(wait_for_end)
         raise
 """)
-    assert line_of(process) == "hangs"
-    process.send_signal(signal.SIGINT)
-    assert line_of(process) == "ends"
-    process.send_signal(signal.SIGINT)
-    err = end_of(process, two_drives)[1]
     assert "of 12 tensors did not come back: " in err
     assert "has not answered a read of" in err.splitlines()[-1], err
-    assert process.returncode == -signal.SIGINT
+    assert code == -signal.SIGINT
 
 
-def test_op_goes_on_when_the_handler_raises_nothing(start, two_drives):
-    process = start("""
+def test_op_goes_on_when_the_handler_raises_nothing(run):
+    code, lines, err = run("""
 def handle(number, frame):
     print("handled", flush=True)
     library.faulty_drives_release()
@@ -133,19 +111,16 @@ with session():
     tensors = new_tensors()
     add(tensors)
     hang(READS)
-    tell("hangs", library.faulty_drives_wait_for_hang)
+    interrupt_after(library.faulty_drives_wait_for_hang)
     add(tensors)
 print(*(int(tensor.unique()) for tensor in tensors))
 """)
-    assert line_of(process) == "hangs"
-    process.send_signal(signal.SIGINT)
-    out, err = end_of(process, two_drives)
-    assert out.splitlines() == ["handled", " ".join(str(number + 2) for number in range(12))], err
-    assert process.returncode == 0
+    assert lines == ["handled", " ".join(str(number + 2) for number in range(12))], err
+    assert code == 0
 
 
-def test_signal_between_the_handler_that_the_program_sets_and_the_wait(start, two_drives):
-    process = start("""
+def test_signal_between_the_handler_that_the_program_sets_and_the_wait(run):
+    code, lines, err = run("""
 import collections, functools
 raise_signal = getattr(ctypes.CDLL(None), "raise")  # which, unlike Python's, handles none
 def handle(number, frame):
@@ -161,14 +136,13 @@ with session():
     collections.deque(map(functools.partial.__call__, calls), maxlen=0)
 print(*(int(tensor.unique()) for tensor in tensors))
 """)
-    out, err = end_of(process, two_drives)
-    assert out.splitlines() == ["handled", " ".join(str(number + 2) for number in range(12))], err
-    assert process.returncode == 0
+    assert lines == ["handled", " ".join(str(number + 2) for number in range(12))], err
+    assert code == 0
 
 
 @pytest.mark.full
-def test_handler_adopts_a_tensor_while_an_op_waits_to_adopt_another(start, two_drives):
-    process = start("""
+def test_handler_adopts_a_tensor_while_an_op_waits_to_adopt_another(run):
+    code, lines, err = run("""
 old = [torch.full((512, 512), float(number)) for number in range(13)]
 def handle(number, frame):
     library.faulty_drives_release()
@@ -177,20 +151,17 @@ def handle(number, frame):
 with session():
     signal.signal(signal.SIGINT, handle)
     hang(WRITES)
-    tell("hangs", library.faulty_drives_wait_for_hang)
+    interrupt_after(library.faulty_drives_wait_for_hang)
     add(old[:12])
 print(*(int(tensor.unique()) for tensor in old[:12]))
 """)
-    assert line_of(process) == "hangs"
-    process.send_signal(signal.SIGINT)
-    out, err = end_of(process, two_drives)
-    assert out.splitlines() == ["handled", " ".join(str(n + 1) for n in range(12))], err
-    assert process.returncode == 0
+    assert lines == ["handled", " ".join(str(n + 1) for n in range(12))], err
+    assert code == 0
 
 
 @pytest.mark.full
-def test_interrupt_while_the_main_thread_waits_in_cpp_for_another(start, two_drives):
-    process = start("""
+def test_interrupt_while_the_main_thread_waits_in_cpp_for_another(run):
+    code, lines, err = run("""
 answer = torch.futures.Future()
 def run():
     time.sleep(1)  # the main thread waits in C++ by then
@@ -207,7 +178,7 @@ with session():
     def thread_waits():
         library.faulty_drives_wait_for_hang()
         time.sleep(2)  # a signal before the wait is not for it
-    tell("hangs", thread_waits)
+    interrupt_after(thread_waits)
     thread = threading.Thread(target=run)
     thread.start()
     try:
@@ -218,15 +189,12 @@ with session():
     library.faulty_drives_release()
     thread.join()
 """)
-    assert line_of(process) == "hangs"
-    process.send_signal(signal.SIGINT)
-    out, err = end_of(process, two_drives)
-    assert out.splitlines() == ["thread KeyboardInterrupt", "main"], err
-    assert process.returncode == 0, err
+    assert lines == ["thread KeyboardInterrupt", "main"], err
+    assert code == 0, err
 
 
-def test_writes_that_hang_go_to_the_other_drive(start, two_drives):
-    process = start(
+def test_writes_that_hang_go_to_the_other_drive(run):
+    code, lines, err = run(
         """
 with session(io_timeout=2) as run:
     tensors = new_tensors()
@@ -242,16 +210,15 @@ print(*(int(tensor.unique()) for tensor in tensors))
 """,
         drive_count=2,
     )
-    out, err = end_of(process, two_drives)
     values = " ".join(str(number + 4) for number in range(12))
-    assert out.splitlines()[-3:] == ["1 0", "True", values], out + err
-    assert process.returncode == 0
+    assert lines == ["1 0", "True", values], err
+    assert code == 0
     assert "drive0) has not answered a write of" in err
     assert "it is left alone until it answers" in err
 
 
-def test_read_that_hangs_is_an_error_that_names_tensor_and_drive(start, two_drives):
-    process = start("""
+def test_read_that_hangs_is_an_error_that_names_tensor_and_drive(run):
+    code, lines, err = run("""
 with session(io_timeout=2) as run:
     tensors = new_tensors()
     add(tensors)
@@ -265,11 +232,11 @@ with session(io_timeout=2) as run:
         torch.ones(1).add_(1)
     print(len([tensor.sum() for tensor in tensors]))
 """)
-    out, err = end_of(process, two_drives)
-    assert "did not come back" in out and "tensor " in out, out + err
-    assert "drive0) has not answered a read of" in out
-    assert out.splitlines()[-1] == "12", err
-    assert process.returncode == 0
+    *told, last = lines
+    assert "did not come back" in told[0] and "tensor " in told[0], err
+    assert "drive0) has not answered a read of" in " ".join(told)
+    assert last == "12", err
+    assert code == 0
 
 
 # At the end, what has registered first runs last: after static objects have been destroyed.
@@ -281,21 +248,19 @@ at_exit(ctypes.CDLL(os.environ["LD_PRELOAD"]).faulty_drives_release, None, None)
 """
 
 
-def test_drive_that_answers_while_the_process_ends(start, two_drives):
-    process = start(
-        """
+def test_drive_that_answers_while_the_process_ends(spawn, end_of, tmp_path, two_drives):
+    program = """
 with session(io_timeout=0.5):
     tensors = new_tensors()
     add(tensors)
     hang(READS)
     add(tensors)
-""",
-        before=ANSWERED_LAST,
-    )
-    err = end_of(process, two_drives)[1]
-    assert "did not come back" in err
-    assert "answers reads again" in err
-    assert process.returncode == 1, err
+"""
+    (tmp_path / "train.py").write_text(ANSWERED_LAST + HEAD + program)
+    done = end_of(spawn([sys.executable, tmp_path / "train.py", two_drives[0]], preload=LIBRARY))
+    assert "did not come back" in done.stderr
+    assert "answers reads again" in done.stderr
+    assert done.returncode == 1, done.stderr
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "soon", "nan", "1e9"])
