@@ -19,7 +19,7 @@ for step in range(6):
 
 @pytest.fixture
 def asking(dry_run, tmp_path):
-    """The outcome of a dry run whose script has this line in its loop, which is line 8."""
+    """The outcome of a dry run whose script has this line in its loop, which is line 8, or more."""
 
     def asking(question, *options):
         (tmp_path / "train.py").write_text(LOOP.format(question=question))
@@ -28,54 +28,51 @@ def asking(dry_run, tmp_path):
     return asking
 
 
-@pytest.mark.parametrize(
-    "question, answer",
-    [
-        ("assert not (torch.isnan(loss) or torch.isinf(loss))", False),
-        ("assert torch.isfinite(loss).all()", True),
-        ("assert not (loss.isnan() | loss.isposinf()).any()", False),
-        ("assert loss.isnan().logical_not() & (loss == loss)", True),
-        ("assert all(torch.isfinite(p.grad).all().tolist() for p in model.parameters())", True),
-    ],
-)
-def test_values_are_finite(asking, question, answer):
-    outcome = asking(question)
+def lines_of(questions):
+    return "\n    ".join(questions)
+
+
+def test_values_are_finite(asking):
+    answers = {
+        "assert not (torch.isnan(loss) or torch.isinf(loss))": False,
+        "assert torch.isfinite(loss).all()": True,
+        "assert not (loss.isnan() | loss.isposinf()).any()": False,
+        "assert loss.isnan().logical_not() & (loss == loss)": True,
+        "assert all(torch.isfinite(p.grad).all().tolist() for p in model.parameters())": True,
+    }
+    outcome = asking(lines_of(answers))
     assert outcome.code == 0, outcome
-    assert f"train.py:8: {answer}" in outcome.out
+    for line, answer in enumerate(answers.values(), 8):
+        assert f"train.py:{line}: {answer}" in outcome.out
 
 
 NORMS = "model[0].weight.norm(dim=0)"
 BOUNDS = ("-2, 2", "-0.1, 0.1", "5, 6")  # between which values are drawn once
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
+def test_numbers_compare_as_they_are_read(asking):
+    questions = (
         "loss < float('inf')",
         "loss > 0",
         "not loss == 0",
         f"not ({NORMS} < 1e-10).all() and ({NORMS} > torch.tensor(0.5)).any()",
-    ],
-)
-def test_numbers_compare_as_they_are_read(asking, question):
-    outcome = asking(f"assert {question}")
+    )
+    outcome = asking(lines_of(f"assert {question}" for question in questions))
     assert outcome.code == 0, outcome
-    assert "train.py:8: " in outcome.out
+    for line in range(8, 12):
+        assert f"train.py:{line}: " in outcome.out
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
+@pytest.mark.timeout(120)
+def test_known_answers_decide(asking):
+    questions = (
         "assert (torch.full((256,), True) | (model[0].bias + model[0].weight[:, 0] > 0)).all()",
         "assert (model[0].weight[:, 0].int() & ~torch.full((256,), True)).max() == 0",
         "assert not torch.any(torch.linalg.cholesky_ex(model[0].weight.T @ model[0].weight)[1])",
         "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)",
         *(f"torch.nn.init.trunc_normal_(model[0].weight, 0, 1, {each})" for each in BOUNDS),
-    ],
-)
-@pytest.mark.timeout(120)
-def test_known_answers_decide(asking, question):
-    outcome = asking(question)
+    )
+    outcome = asking(lines_of(questions))
     assert outcome.code == 0, outcome
 
 
@@ -136,25 +133,19 @@ def loading(dry_run, tmp_path):
     return loading
 
 
-FURTHER_USES = (
+USES = (
+    "loss = model(tokens[tokens > 0]).sum(); assert (tokens > 0).any()",
+    "loss = model(tokens.masked_select(tokens > 0)).sum(); assert (tokens > 0).sum() == 20",
+    "loss = model(torch.repeat_interleave(torch.arange(8), torch.bincount(tokens[0]))).sum()",
     "loss = model(tokens)[tokens > 0].sum(); assert tokens[0].tolist()[2] == 5",
     "loss = sum(model(row[: n]).sum() for row, n in zip(tokens, (tokens > 0).sum(1).tolist()))",
-    "tokens.fill_(2); loss = model(tokens).sum(); assert tokens.sum() == 64",
     "rows, where = torch.nonzero(tokens, as_tuple=True); loss = model(rows).sum()",
+    "tokens.fill_(2); loss = model(tokens).sum(); assert tokens.sum() == 64",
 )
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        "loss = model(tokens[tokens > 0]).sum(); assert (tokens > 0).any()",
-        "loss = model(tokens.masked_select(tokens > 0)).sum(); assert (tokens > 0).sum() == 20",
-        "loss = model(torch.repeat_interleave(torch.arange(8), torch.bincount(tokens[0]))).sum()",
-        *(pytest.param(use, marks=pytest.mark.full) for use in FURTHER_USES),
-    ],
-)
-def test_what_data_decides_is_known(loading, use):
-    outcome = loading(use)
+def test_what_data_decides_is_known(loading):
+    outcome = loading(lines_of(USES))
     assert outcome.code == 0, outcome
     assert "values that the script got" not in outcome.out
 
@@ -217,10 +208,9 @@ for step in range(8):
 """
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        "assert copy.deepcopy(model)[1].num_batches_tracked == step + 1",
+def test_what_needs_no_contents_works(dry_run, tmp_path):
+    uses = (
+        "assert copy.deepcopy(model)[1].num_batches_tracked == 2 * step + 1",
         "loss = loss * torch.tensor([x / 8 if x < 3 else x for x in torch.arange(128.)]).sum()",
         "assert torch.tensor([data.double().sum(), 2]).dtype == torch.double",
         "assert torch.rand(()) < 2 and torch.equal(data, data) and torch.rand(5000).max() < 1",
@@ -230,11 +220,8 @@ for step in range(8):
         "pack_padded_sequence(data.view(4, 25, 64), lengths, True))[0].data.sum()",
         "assert len({p.data_ptr() for p in model.parameters()}) == 4; "
         "assert data[1].data_ptr() == data.data_ptr() + 256",
-    ],
-    ids=["copies", "lists", "dtypes", "random", "ctc", "packed", "addresses"],
-)
-def test_what_needs_no_contents_works(dry_run, tmp_path, use):
-    (tmp_path / "train.py").write_text(TRAINED.format(use=use))
+    )
+    (tmp_path / "train.py").write_text(TRAINED.format(use=lines_of(uses)))
     outcome = dry_run("train.py")
     assert outcome.code == 0, outcome
 
