@@ -38,6 +38,12 @@ def python_without_matplotlib(tmp_path):
 
 
 @pytest.fixture
+def tables_only(teraio, python_without_matplotlib):
+    """Runs the command without drawing figures, which takes a second each time."""
+    return lambda *arguments: teraio(*arguments, env=python_without_matplotlib)
+
+
+@pytest.fixture
 def prices(tmp_path):
     """A price file for one device, written off over a year; gives its path."""
     path = tmp_path / "prices.json"
@@ -139,8 +145,9 @@ def test_what_if_sweeps_everything_by_default(teraio, small, tmp_path):
     assert drawn(tmp_path / "out") == {f"what-if-{name}" for name in names}
 
 
-def test_what_if_keeps_what_is_not_possible_with_the_reason(teraio, small, tmp_path):
-    said = teraio("what-if", *small, "--device-memory", "599,1100,1600", "--out", tmp_path / "out")
+def test_what_if_keeps_what_is_not_possible_with_the_reason(tables_only, small, tmp_path):
+    device = ["--device-memory", "599,1100,1600"]
+    said = tables_only("what-if", *small, *device, "--out", tmp_path / "out")
     assert re.search(r"^599 B +not possible$", said, re.MULTILINE)
     assert re.search(r"^599 B: not possible: op 0 \(an_op\) needs 600 bytes", said, re.MULTILINE)
     (sweep,) = tables(tmp_path / "out", "what-if")["sweeps"]
@@ -149,11 +156,11 @@ def test_what_if_keeps_what_is_not_possible_with_the_reason(teraio, small, tmp_p
     assert all_fits["fraction_of_ideal"] == 1.0 and all_fits["step_ns"] == 5000
 
 
-def test_what_if_costs_come_from_the_price_file_alone(teraio, small, prices, tmp_path):
+def test_what_if_costs_come_from_the_price_file_alone(tables_only, small, prices, tmp_path):
     ask = ["what-if", *small, "--drives", "1,2", "--out", tmp_path / "out", "--prices", prices]
-    said = teraio(*ask)
+    said = tables_only(*ask)
     assert "no cost per token: the trace does not tell the tokens of a step" in said
-    said = teraio(*ask, "--tokens-per-step", "100")
+    said = tables_only(*ask, "--tokens-per-step", "100")
     assert re.search(r"tokens/s +EUR per M tokens", said)
     given = tables(tmp_path / "out", "what-if")
     assert given["prices"]["source"] == "a test" and given["tokens_per_step"] == 100
@@ -169,12 +176,12 @@ def test_what_if_costs_come_from_the_price_file_alone(teraio, small, prices, tmp
     )
 
 
-def test_what_if_invents_no_prices(teraio, small, tmp_path):
+def test_what_if_invents_no_prices(tables_only, small, tmp_path):
     ask = ["what-if", *small, "--prices", PAPER_PRICES, "--tokens-per-step", "100"]
-    said = teraio(*ask, "--bandwidth", "1GB,2GB")
+    said = tables_only(*ask, "--bandwidth", "1GB,2GB")
     assert "no cost per token: the price file has no service_years" in said
     assert len(re.findall(r" no price", said)) == 2
-    teraio(*ask, "--drives", "4", "--service-years", "4", "--out", tmp_path / "out")
+    tables_only(*ask, "--drives", "4", "--service-years", "4", "--out", tmp_path / "out")
     (setting,) = tables(tmp_path / "out", "what-if")["sweeps"][0]["settings"]
     assert setting["price"] == pytest.approx(84139.9 + 8 * 170)
     assert setting["cost_per_million_tokens"] > 0

@@ -48,15 +48,10 @@ def end(how):
 end(sys.argv[1])
 """
 
-ENDINGS = [
-    "interrupt",
-    *(
-        pytest.param(how, marks=pytest.mark.full)
-        for how in (
-            "return", "error", "error in handler", "code", "message", "own hook", "at exit"
-        )
-    ),
-]  # fmt: skip
+ENDINGS = (
+    *("return", "error", "error in handler", "code", "message", "interrupt", "own hook"),
+    "at exit",
+)
 
 
 @pytest.fixture
@@ -69,6 +64,7 @@ def program(tmp_path):
     return tmp_path / "train.py"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("how", ENDINGS)
 def test_script_ends_as_under_python(python, teraio_run, program, how):
     assert teraio_run(*BUDGET, "train.py", how) == python("train.py", how)

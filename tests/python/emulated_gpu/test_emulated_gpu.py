@@ -41,7 +41,7 @@ def test_forgotten_waits_and_early_frees_show(program):
     assert program(STREAMS, seed=1, **HOSTILE) == ["0 True True"]
 
 
-JOBS = ["llama, AdamW", "llama, foreach AdamW, clipping", "encoder, autocast, fused"]
+JOBS = ["llama, foreach AdamW, clipping", "encoder, autocast, fused"]
 
 
 @pytest.mark.parametrize("arguments", [JOBS, ["--stress", "llama, SGD with momentum"]])

@@ -1,8 +1,6 @@
 """The emulated NCCL (testing/cuda_emulation/nccl) under PyTorch's own process group."""
 
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import emulated_gpu
@@ -15,9 +13,8 @@ CHECKS = ("reductions", "moves", "parts", "transfers", "groups", "waits")
 
 
 @pytest.fixture
-def ranks(tmp_path):
+def ranks(warm_gpu_server, tmp_path):
     """Runs checks on two ranks, each with a GPU of its own; gives their exit statuses and texts."""
-    emulated_gpu.skip_without_machine()
 
     def ranks(*checks, **settings):
         with socket.create_server(("localhost", 0)) as found:
@@ -25,23 +22,12 @@ def ranks(tmp_path):
         machine = emulated_gpu.environment(
             devices=2, memory_bytes=1 << 30, **emulated_gpu.HOSTILE, **settings
         )
-        processes = [
-            subprocess.Popen(
-                [sys.executable, PROGRAM, *checks],
-                cwd=tmp_path,
-                env=machine | address | RANKS | {"RANK": rank, "LOCAL_RANK": rank},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
+        programs = [
+            ([PROGRAM, *checks], address | RANKS | {"RANK": rank, "LOCAL_RANK": rank})
             for rank in ("0", "1")
         ]
-        try:
-            texts = [process.communicate(timeout=180)[0] for process in processes]
-        finally:
-            for process in processes:
-                process.kill()
-        return [process.returncode for process in processes], texts
+        done = warm_gpu_server.run(programs, tmp_path, machine)
+        return [each.returncode for each in done], [each.stdout + each.stderr for each in done]
 
     return ranks
 

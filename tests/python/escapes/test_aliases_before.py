@@ -85,8 +85,10 @@ def test_a_pin_holds_the_address_before_any_operator_has_used_the_tensor(kept_by
 
 
 SCRIPT = """\
-import ctypes, sys, teraio
+import atexit, ctypes, sys, teraio
+from teraio.escapes import addresses
 assert "torch" not in sys.modules
+atexit.register(lambda: print(addresses.noted_storages([])))  # when PyTorch's modules go
 import torch
 import teraio.core
 tensor = torch.zeros(1 << 20)
@@ -97,25 +99,13 @@ with teraio.offload("64MB", ssd_capacity="100MB"):
     print(ctypes.c_float.from_address(address).value)
     ctypes.c_float.from_address(address).value = 7
 print(tensor[1000].item())
-"""
-
-
-def test_addresses_are_seen_where_torch_is_imported_later(python):
-    assert python("-c", SCRIPT).out == "1.0\n7.0\n"
-
-
-LAST = """\
-import atexit, teraio
-from teraio.escapes import addresses
-atexit.register(lambda: print(addresses.noted_storages([])))
-import torch
 x = torch.ones(400)
 x.data_ptr()
 """
 
 
-def test_no_storage_is_noted_when_pytorchs_modules_go(python):
-    assert python("-c", LAST).out == "[]\n"
+def test_addresses_are_seen_where_torch_is_imported_later_and_none_at_the_end(python):
+    assert python("-c", SCRIPT).out == "1.0\n7.0\n[]\n"
 
 
 def test_aliases_stay_valid_in_later_sessions(kept_bytes_of_change):

@@ -75,6 +75,7 @@ def test_prints_as_it_was(away):
     assert f"{away[7]:.1f}" == "7.0"
 
 
+@pytest.mark.full
 def test_storage_as_a_list(session):
     tensor = EXPECTED[:16_384] * 1  # the least that moves
     torch.zeros(1) + 1

@@ -110,6 +110,7 @@ def test_line_follows_the_size_of_the_terminal(training):
         assert terminal.exit_code() == 0
 
 
+@pytest.mark.full
 def test_quiet_run_in_a_terminal_writes_nothing_of_its_own(training):
     Path("train.py").write_text("print('script')\n")
     with Terminal(command("--quiet"), os.environ, rows=8, columns=80) as terminal:
