@@ -70,6 +70,7 @@ def test_without_a_budget_the_least_one_is_named_and_guessed_sizes_are_said(warm
     assert named_bytes(ended) > 10**6
 
 
+@pytest.mark.full
 def test_what_a_dry_run_cannot_know_is_said(warm_run, tmp_path):
     (tmp_path / "train.py").write_text(
         "import torch\nif (torch.randn(3000, 1000) > 0)[0, 0]: pass\n"

@@ -53,7 +53,13 @@ ENDINGS = {
 }
 
 
-@pytest.mark.parametrize("name", ENDINGS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name.startswith("K") else pytest.param(name, marks=pytest.mark.full)
+        for name in ENDINGS
+    ],
+)
 def test_files_are_saved_when_the_script_is_ended_by(run, tmp_path, name):
     ending, code = ENDINGS[name]
     outcome = run(ending)
