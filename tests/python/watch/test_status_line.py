@@ -87,6 +87,7 @@ def test_terminal_has_whole_lines(training):
     assert not is_status(terminal.line_of_cursor())
 
 
+@pytest.mark.full
 def test_terminal_has_whole_lines_beside_a_bar_of_tqdm(training_with_bar):
     with Terminal(command(), os.environ, rows=12, columns=80) as terminal:
         terminal.wait_for(lambda terminal: "teraio: following a plan" in "".join(terminal.lines()))
