@@ -187,18 +187,19 @@ std::string Evictor::budget_advice(const device::MemoryUsage& usage, int64_t siz
   const int64_t op_bytes = usage.allocated_bytes + align_up(size_bytes, device::kPageBytes);
   const int64_t known_bytes = least_budget_bytes_ ? least_budget_bytes_() : 0;
   const int64_t all_bytes = known_bytes + bytes_that_the_program_holds(live_);
+  const std::string known = fmt::format(
+      "iterations so far need a budget of {} bytes ({}), with what the program holds on the "
+      "device",
+      all_bytes, format_size(all_bytes));
   if (known_bytes > 0 && all_bytes > usage.budget_bytes && all_bytes >= op_bytes)
-    return fmt::format(
-        "The iterations so far need a budget of {} bytes ({}), with what the program holds on the "
-        "device",
-        all_bytes, format_size(all_bytes));
+    return "The " + known;
+  const std::string advice =
+      known_bytes > 0 ? "the " + known
+                      : "`teraio suggest --least-budget SCRIPT` finds that of the first steps";
   if (op_bytes > usage.budget_bytes)
-    return fmt::format(
-        "This op needs a budget of at least {} bytes ({}){}", op_bytes, format_size(op_bytes),
-        known_bytes > 0 ? ""
-                        : "; `teraio suggest --least-budget SCRIPT` finds that of the first steps");
-  return "The rest is in smaller pieces, or holds small tensors and memory of libraries; `teraio "
-         "suggest --least-budget SCRIPT` finds a budget that is large enough";
+    return fmt::format("This op needs a budget of at least {} bytes ({}); {}", op_bytes,
+                       format_size(op_bytes), advice);
+  return "The rest is in smaller pieces, or holds small tensors and memory of libraries; " + advice;
 }
 
 Status Evictor::memory_error(int64_t size_bytes) const {

@@ -71,6 +71,14 @@ TEST_F(EvictorTest, AnErrorDoesNotAskForLessThanTheBudget) {
   EXPECT_EQ(status.code(), ErrorCode::kOutOfMemory);
   EXPECT_EQ(status.message().find("at least"), std::string::npos) << status.message();
   EXPECT_NE(status.message().find("smaller pieces"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("finds that of the first steps"), std::string::npos);
+  options.least_budget_bytes = [] { return kUnitBytes; };
+  Evictor knowing(options, session_.live, session_.copies, session_.mover, session_.counters);
+  const Status known = knowing.obtain_memory(2 * kUnitBytes, {schedule_}).status();
+  EXPECT_NE(known.message().find("; the iterations so far need a budget of " +
+                                 std::to_string(kUnitBytes)),
+            std::string::npos)
+      << known.message();
 }
 
 TEST_F(EvictorTest, AnErrorNamesTheBudgetThatKnownIterationsNeed) {
@@ -83,6 +91,8 @@ TEST_F(EvictorTest, AnErrorNamesTheBudgetThatKnownIterationsNeed) {
       << status.message();
   const Status larger = evictor.obtain_memory(60 * kUnitBytes, {schedule_}).status();
   EXPECT_NE(larger.message().find("at least " + std::to_string(60 * kUnitBytes)), std::string::npos)
+      << larger.message();
+  EXPECT_NE(larger.message().find("; the iterations so far need a budget of "), std::string::npos)
       << larger.message();
   LiveTensor* held = session_.tensor();
   ++held->uses.pin_count;
