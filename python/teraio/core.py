@@ -46,4 +46,5 @@ set_verbose = _extension.set_verbose
 threads_in_unfinished_ops = _extension.threads_in_unfinished_ops
 use_copy = _extension.use_copy
 watch_exchange_table = _extension.watch_exchange_table
+workspace_of = _extension.workspace_of
 write_copy = _extension.write_copy

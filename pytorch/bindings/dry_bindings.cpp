@@ -1,9 +1,13 @@
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -50,12 +54,35 @@ py::object call_on_parts(const py::object& function, const py::args& arguments,
   return function(*arguments, **options);
 }
 
+// Adds up what the calling thread takes from PyTorch's CPU allocator, in place of a profiler.
+struct AllocationWatch : c10::MemoryReportingInfoBase {
+  void reportMemoryUsage(void* /*memory*/, int64_t size_bytes, size_t /*total_allocated*/,
+                         size_t /*total_reserved*/, c10::Device /*device*/) override {
+    now_bytes += size_bytes;
+    peak_bytes = std::max(peak_bytes, now_bytes);
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+
+  int64_t now_bytes = 0;
+  int64_t peak_bytes = 0;
+};
+
+int64_t workspace_of(const py::object& function, const py::args& arguments,
+                     const py::kwargs& options) {
+  const auto watch = std::make_shared<AllocationWatch>();
+  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, watch);
+  const py::object result = function(*arguments, **options);
+  return watch->peak_bytes - std::max<int64_t>(watch->now_bytes, 0);
+}
+
 }  // namespace
 
 void bind_dry_session(py::module_& module) {
   module.def("running_op", [] { return current_op_name(); });
   module.def("call_on_parts", &call_on_parts,
              "Calls a function inside the dispatch of a wrapper; its ops are observed.");
+  module.def("workspace_of", &workspace_of,
+             "Calls a function on the CPU. Returns the most bytes that it had beyond its results.");
   py::class_<DryTrace>(module, "DryTrace")
       .def("name", [](const DryTrace& dry) { return dry.trace.name; })
       .def("summary", &summary)

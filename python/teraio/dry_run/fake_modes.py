@@ -31,6 +31,7 @@ from teraio.dry_run.sized_results import (
 )
 from teraio.dry_run.sound_answers import note_answer, noted_answer
 from teraio.dry_run.value_policy import unknown_data_message, unknown_shape_message
+from teraio.dry_run.workspaces import with_reserve
 from teraio.errors import Error
 from teraio.hooks.import_hooks import PostImportHook
 from teraio.hooks.patches import Patches
@@ -161,6 +162,7 @@ class OpMode(TorchDispatchMode):
             if func is not aten.equal.default:
                 raise Error(unknown_data_message(func)) from None
             return self._is_equal(*args)
+        result = with_reserve(func, args, result)
         note_answer(func, args, result)
         if func.overloadpacket is aten.isin and known_value(result) is None:
             fill(result, self._value_policy.number(torch.bool, guess=kwargs.get("invert", False)))
@@ -179,7 +181,7 @@ class OpMode(TorchDispatchMode):
         born = self._born(func, result)
         if born and not (func is aten.lift_fresh.default and _is_foreign(args[0])):
             self._session.add_births(born)
-        workspace_bytes = self._roofline.workspace_bytes(func, args, result)
+        workspace_bytes = self._roofline.workspace_bytes(func, args, kwargs, result)
         if self.finds_unmovable:
             unmovable_bytes = self._session.unmovable_bytes() + workspace_bytes
             if not core.running_op():  # an op on sparse tensors, whose operands no observer pins

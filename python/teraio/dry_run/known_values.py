@@ -46,7 +46,7 @@ class _Value:
     def __deepcopy__(self, memo):
         if not self.memory.is_known:
             return None
-        with _real_ops():
+        with real_ops():
             return _Value(self.tensor.clone(), _Memory())
 
 
@@ -67,14 +67,14 @@ def set_known_value(fake, tensor):
     The real tensor is copied.
     """
     if _is_small(tensor):
-        with _real_ops():
+        with real_ops():
             copy = tensor.detach().cpu().clone()
         setattr(fake, _VALUE, _Value(copy, _Memory()))
 
 
 def fill(fake, number):
     """Gives each element of a fake tensor with a memory of its own this value, if it is small."""
-    with _real_ops():
+    with real_ops():
         set_known_value(fake, torch.full(fake.shape, number))
 
 
@@ -121,14 +121,14 @@ def _computed(func, args, kwargs):
 
 def _run(func, args, kwargs, fills):
     try:
-        with _real_ops():
+        with real_ops():
             return func(*_reals(args, fills), **_on_cpu(_reals(kwargs, fills)))
     except (NotImplementedError, _IsUnknown):  # the op has no kernel for the CPU
         return _UNKNOWN
 
 
 @contextlib.contextmanager
-def _real_ops():
+def real_ops():
     """A context in which ops run on real tensors, and nobody observes them."""
     was_observed = core.is_this_thread_observed()
     core.observe_this_thread(False)

@@ -64,7 +64,7 @@ class _Op:
 class Roofline:
     """Predicts the time and the workspace of ops. It caches the times by operator and shapes.
 
-    `workspace_bytes(func, args, result)` returns the bytes of an op's workspace.
+    `workspace_bytes(func, args, kwargs, result)` returns the bytes of an op's workspace.
 
     Args:
         accelerator: the device.
@@ -113,7 +113,7 @@ class Roofline:
                 flops / self._compute_rate(op.kind, precision, flops, is_causal),
             )
             # A library with a layout of its own writes copies to the workspace and reads them.
-            copied = 2 * self.workspace_bytes(func, args, result)
+            copied = 2 * self.workspace_bytes(func, args, kwargs, result)
             seconds += copied / self._memory_rate("memory", copied)
         return max(int(seconds * 1e9), device.kernel_ns) + device.op_ns
 

@@ -10,8 +10,8 @@ from teraio.suggest.suggestion import run_command
 from teraio.units import format_size
 
 # What a run needs beyond the tensors of its largest op and those that stay: a plan leaves a
-# hundredth of the budget free, blocks are whole pages, and kernels allocate memory of their own
-# that a dry run does not see.
+# hundredth of the budget free, blocks are whole pages, and the workspaces of small ops are not
+# measured.
 _ROOM = 1.05
 _ROOM_BYTES = 32 << 10
 

@@ -12,6 +12,7 @@ import torch
 from trace_peak import peak_bytes
 
 ROOT = Path(__file__).parents[3]
+TRAININGS = ROOT / "tests" / "python" / "programs" / "refused_trainings.py"
 PRETRAIN = ROOT / "examples" / "pretrain_llama.py"
 HARDWARE = ROOT / "tests" / "data" / "traces" / "h100_ssd.json"
 
@@ -30,37 +31,6 @@ model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.
 optimizer = torch.optim.AdamW(model.parameters())
 def loss_of(step):
     return torch.linalg.cholesky(model(torch.randn(32, 64)).T.cov()).square().mean()
-"""
-
-CNN = """\
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
-model = nn.Sequential(
-    nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2),
-    nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.AdaptiveAvgPool2d(4),
-    nn.Flatten(), nn.Dropout(0.1), nn.Linear(512, 10),
-)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, foreach=True)
-def loss_of(step):
-    images, labels = torch.randn(8, 3, 32, 32), torch.randint(0, 10, (8,))
-    return F.cross_entropy(model(images), labels)
-"""
-
-ENCODER = """\
-import torch
-from torch import nn
-torch.manual_seed(0)
-data = torch.utils.data.TensorDataset(torch.randint(0, 100, (64, 24)))
-batches = iter(torch.utils.data.DataLoader(data, batch_size=4, shuffle=True))
-embedding = nn.Embedding(100, 32)
-layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.1, batch_first=True)
-model = nn.Sequential(embedding, nn.TransformerEncoder(layer, 2), nn.Linear(32, 100))
-optimizer = torch.optim.Adam(model.parameters(), fused=True)
-def loss_of(step):
-    (tokens,) = next(batches)
-    return nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
 """
 
 
@@ -164,35 +134,9 @@ def test_llama_is_predicted_op_by_op(both_traces, llama, settings):
     assert dry["source"] == "modelled on NVIDIA H100 NVL"
 
 
-@pytest.mark.parametrize("model", [MLP, CNN, ENCODER], ids=["mlp", "cnn", "encoder"])
-def test_models_of_other_kinds_are_predicted_op_by_op(both_traces, script, model):
-    assert_alike(*both_traces(script(model)))
-
-
-CONVOLUTIONS = """\
-import torch
-from torch import nn
-torch.manual_seed(0)
-model = nn.Sequential(
-    nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
-    nn.Conv2d(32, 64, 3, stride=2, padding=1), nn.BatchNorm2d(64), nn.ReLU(),
-    nn.Conv2d(64, 64, 1),
-)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-def loss_of(step):
-    return model(torch.randn(8, 3, 64, 64)).square().mean()
-"""
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("channels", [64, 8])
-def test_workspaces_of_convolutions_are_predicted(both_traces, script, processor, channels):
-    program = CONVOLUTIONS.replace("64, 1)", f"{channels}, 1), nn.Conv2d({channels}, 2, 3)")
-    real, dry = both_traces(script(program), dry_options=processor)
-    assert_alike(real, dry)
-    for op, predicted in zip(real["ops"], dry["ops"], strict=True):
-        if op["workspace_bytes"] > 1 << 20:
-            assert predicted["workspace_bytes"] == pytest.approx(op["workspace_bytes"], rel=0.2), op
+@pytest.mark.parametrize("name", ["perceptron", "convolutions", "recurrent"])
+def test_models_of_other_kinds_are_predicted_op_by_op(both_traces, processor, name):
+    assert_alike(*both_traces(TRAININGS, name, dry_options=processor))
 
 
 def test_script_of_a_thousand_steps_is_ended_after_a_few(dry_run, script):
@@ -439,12 +383,6 @@ def test_stage_of_a_pipeline_works_off_its_schedule(played, pipeline):
     assert persistent_bytes(trace) > 3 * 64 * 64 * 4  # parameter and two states
     sent = next(op for op in trace["ops"] if op["name"] == "c10d::send")
     assert sent["duration_ns"] == pytest.approx(4 * 64 * 4 / (0.8 * 300) + 8000, abs=2)
-
-
-@pytest.mark.full
-def test_first_stage_infers_shapes_by_itself(dry_run, pipeline):
-    outcome = dry_run("--world-size", "3", pipeline("Schedule1F1B", shapes="{}"))
-    assert outcome.code == 0 and "rank 0 of 3" in outcome.out, outcome
 
 
 def test_later_stage_is_told_to_name_its_shapes(refused, pipeline):

@@ -84,9 +84,36 @@ def compressed_graph():
     )
 
 
+def recurrent():
+    """Kernels that take more memory inside than all their operands have, and keep some of it."""
+    layers = nn.ModuleList([nn.LSTM(128, 256, 2), nn.Linear(256, 8)])
+    optimizer = torch.optim.AdamW(layers.parameters())
+
+    def loss():
+        return layers[1](layers[0](torch.randn(50, 32, 128))[0]).square().mean()
+
+    return steps(layers, [optimizer], loss)
+
+
+def evaluated_encoder():
+    """A layer that is one kernel where nobody wants gradients."""
+    encoder = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True).eval()
+    head = nn.Linear(64, 8)
+
+    def loss():
+        with torch.no_grad():
+            features = encoder(torch.randn(16, 64, 64))
+        return head(features).square().mean()
+
+    return steps(head, [torch.optim.SGD(head.parameters(), 0.1)], loss)
+
+
 KINDS = {
     each.__name__: each
-    for each in (perceptron, convolutions, small_states, sparse_table, compressed_graph)
+    for each in (
+        *(perceptron, convolutions, small_states, sparse_table, compressed_graph),
+        *(recurrent, evaluated_encoder),
+    )
 }
 
 if __name__ == "__main__":
