@@ -75,10 +75,12 @@ class Trial:
         if least_bytes <= too_little_bytes:
             return (
                 f"a dry run of the first steps of {self._script} needs {format_size(least_bytes)}: "
-                "the least device budget is not known, because later steps, or memory inside of "
-                "kernels, need more"
+                "the least device budget is not known, because later steps need more, or a kernel "
+                "that a dry run does not measure"
             )
-        guessed = ", which guessed sizes that depend on data" if found["has_guessed_size"] else ""
+        guessed = (
+            ", with the largest sizes that data can decide" if found["has_guessed_size"] else ""
+        )
         return (
             f"the least device budget for the first steps of {self._script} is "
             f"{format_size(least_bytes)}, by a dry run{guessed}: give --device-budget "

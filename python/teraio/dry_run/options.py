@@ -49,17 +49,18 @@ def check_script_options(options):
         parse_assumption(assumption)
 
 
-def dry_run_of(options, accelerator, **more):
+def dry_run_of(options, accelerator, is_trial=False, **more):
     """Returns the `DryRun` that checked options describe, on an `Accelerator`; see there."""
     from teraio.dry_run.runner import DryRun
     from teraio.dry_run.value_policy import ValuePolicy
 
     return DryRun(
         accelerator,
-        ValuePolicy(options.assume),
+        ValuePolicy(options.assume, selects_all=is_trial),
         world_size=options.world_size,
         rank=options.rank,
         steps=options.steps,
         has_launcher=options.has_launcher,
+        is_trial=is_trial,
         **more,
     )

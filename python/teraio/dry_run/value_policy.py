@@ -2,7 +2,8 @@
 
 A value that no parameter and no activation decides is known (`known_values`). A script that
 reads another number, such as `loss.item()` for a log line, gets 1, and a mask selects half of the
-elements. A truth value has the answer of a sound training where there is one (`sound_answers`).
+elements (of all, where the most memory is wanted). A truth value has the answer of a sound training
+where there is one (`sound_answers`).
 Any other decides what the script does next, so it is not guessed: the dry run ends with an error
 that names the line, unless --assume gives the value.
 """
@@ -58,12 +59,15 @@ class ValuePolicy:
 
     Args:
         assumptions: texts of --assume, as parse_assumption() reads them. The first match counts.
+        selects_all: whether an operator that selects by unknown values selects all elements, which
+            is the most that it can.
 
     Raises:
         teraio.Error: an assumption has another form.
     """
 
-    def __init__(self, assumptions=()):
+    def __init__(self, assumptions=(), selects_all=False):
+        self._selects_all = selects_all
         self._assumptions = [parse_assumption(text) for text in assumptions]
         self.answered = {}
         self.has_guessed_size = False
@@ -125,7 +129,7 @@ class ValuePolicy:
     def size(self, func, candidates):
         """Returns the assumed size of an operator's result that depends on unknown values.
 
-        It is half of the elements that the operator selects from, if --assume gives no other.
+        If --assume gives none, it is half or all of the elements that the operator selects from.
 
         Args:
             func: an overload of the operator.
@@ -135,8 +139,10 @@ class ValuePolicy:
             teraio.Error: no size is assumed at this line.
         """
         location = script_location()
-        half = None if candidates is None else (candidates + 1) // 2
-        size = _first(self._assumed(location, only_there=True), half)
+        guess = candidates
+        if candidates is not None and not self._selects_all:
+            guess = (candidates + 1) // 2
+        size = _first(self._assumed(location, only_there=True), guess)
         if size is None:
             raise Error(unknown_shape_message(func))
         self.has_guessed_size = True

@@ -33,7 +33,7 @@ def named_bytes(line):
     """The budget that a line names."""
     match = re.search(
         r"the least device budget for the first steps of \S+ is \S+ \S+, by a dry run"
-        r"(?:, which guessed sizes that depend on data)?: "
+        r"(?:, with the largest sizes that data can decide)?: "
         r"give --device-budget (\d+), or more, which is faster$",
         line,
     )
@@ -44,6 +44,7 @@ def named_bytes(line):
 PROGRAMS = (
     *("convolutions", "small_states", "sparse_table", "compressed_graph"),
     *("llama, fused AdamW, schedule", "llama, accumulation", "encoder, foreach, accumulation"),
+    *("recurrent", "evaluated_encoder", "experts, AdamW", "experts, foreach, autocast"),
 )
 
 
@@ -62,11 +63,11 @@ def test_a_refused_program_runs_with_the_budget_that_is_named(warm_run, warm_pyt
     assert (ran.code, ran.out) == (0, warm_python(TRAININGS, name).out), ran
 
 
-def test_without_a_budget_the_least_one_is_named_and_guessed_sizes_are_said(warm_run):
+def test_without_a_budget_the_least_one_is_named_with_the_largest_sizes(warm_run):
     outcome = warm_run(TRAININGS, "experts, AdamW")
     began, ended = outcome.err.splitlines()
     assert outcome.code == 2 and began.startswith("teraio run: a dry run of "), outcome
-    assert "--device-budget is missing" in ended and "which guessed sizes" in ended
+    assert "--device-budget is missing" in ended and "largest sizes that data can decide: " in ended
     assert named_bytes(ended) > 10**6
 
 
