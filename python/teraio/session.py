@@ -289,13 +289,7 @@ class Session:
         """
         writer, self._writer = self._writer, None
         if writer is not None:
-            writer.save(self._step_count())
-
-    def _step_count(self):
-        """Returns the number of steps so far. iterations() has forgotten the first of many."""
-        newest = self._status_display.newest
-        counted = newest["step"] if newest else 0
-        return counted + len(self._core.iterations(counted))
+            writer.save(self._core.brief_counters()["iterations"])
 
     def report(self):
         """Returns a `teraio.report.Report` of the run so far, during the run or afterwards.
@@ -310,7 +304,7 @@ class Session:
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory) / "session"
             writer = RunWriter(self, path, self._settings, self._created_at)
-            writer.save(self._step_count())
+            writer.save(self._core.brief_counters()["iterations"])
             return Report(path)
 
     def save_timeline(self, path):
@@ -369,8 +363,8 @@ class Session:
           has exported their addresses before the session, or before an operator of it used them.
         - `collective_bytes`: bytes that are pinned while a collective uses them.
         - `deviations`: the number of deviations from the profile.
-        - `ops`: the number of ops in all complete iterations. `planned_ops`: those that followed a
-          plan.
+        - `iterations`: the number of complete ones. `ops`: the number of ops in them.
+          `planned_ops`: those that followed a plan.
         - `plans_made`: the number of plans, which took `planning_ns` of CPU time. `is_planning`:
           whether a plan is being made now. `search_ns`: the CPU time of the searches for better
           plans that have ended. `is_searching`: whether one goes on now.

@@ -7,6 +7,19 @@
 #include "plan/plan.h"
 
 namespace teraio::engine {
+namespace {
+
+void add(IterationRecord& whole, const IterationRecord& part) {
+  using Record = IterationRecord;
+  for (const auto field :
+       {&Record::duration_ns, &Record::stall_read_ns, &Record::stall_memory_ns,
+        &Record::ssd_bytes_read, &Record::ssd_bytes_written, &Record::host_bytes_read,
+        &Record::host_bytes_written, &Record::op_count, &Record::planned_op_count})
+    whole.*field += part.*field;
+  whole.device_peak_bytes = std::max(whole.device_peak_bytes, part.device_peak_bytes);
+}
+
+}  // namespace
 
 void IterationLog::start_iteration(int64_t now_ns, const EngineCounters& counters) {
   start_ns_ = now_ns;
@@ -39,10 +52,16 @@ void IterationLog::end_iteration(int64_t now_ns, const EngineCounters& counters,
   record.op_count = op_count;
   record.planned_op_count = planned_op_count;
   record.mode = mode;
+  add(record, std::exchange(joined_, {}));
   iterations_.push_back(record);
   if (iterations_.size() <= iterations_max_) return;
   iterations_.pop_front();
   ++forgotten_count_;
+}
+
+void IterationLog::join() {
+  for (const IterationRecord& part : std::exchange(iterations_, {})) add(joined_, part);
+  forgotten_count_ = 0;
 }
 
 std::vector<IterationRecord> IterationLog::iterations(size_t first) const {

@@ -48,6 +48,8 @@ class IterationLog {
   void start_iteration(int64_t now_ns, const EngineCounters& counters);
   void end_iteration(int64_t now_ns, const EngineCounters& counters, int64_t op_count,
                      int64_t planned_op_count, IterationRecord::Mode mode);
+  // The iterations so far were parts of the one that runs.
+  void join();
   // Of the last iteration.
   void set_pattern(int64_t pattern) { iterations_.back().pattern = pattern; }
 
@@ -80,6 +82,7 @@ class IterationLog {
   const size_t iterations_max_;
   std::deque<IterationRecord> iterations_;  // the newest
   size_t forgotten_count_ = 0;
+  IterationRecord joined_;  // what the one that runs has from others
   std::vector<MemorySample> samples_;
   std::vector<MemorySample> last_samples_;
 };

@@ -109,6 +109,11 @@ class Timeline {
   // The step with this index begins. Returns is_on().
   bool start_step(int64_t index);
   void end_step(int64_t end_ns, IterationRecord::Mode mode);
+  // No step is recorded before the next one begins, and those so far were none.
+  void forget_steps() {
+    is_on_ = false;
+    whole_steps_.clear();
+  }
   // Profile indices of tensors refer to this schedule from now on. Also while nothing is recorded.
   void follow(std::shared_ptr<const iteration::Schedule> schedule) {
     schedule_ = std::move(schedule);

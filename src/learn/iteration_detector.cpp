@@ -36,6 +36,14 @@ bool IterationDetector::note_update(std::span<const engine::Use> uses) {
   return is_new;
 }
 
+bool IterationDetector::expect_steps() {
+  if (std::exchange(expects_steps_, true)) return false;
+  step_hashes_.clear();
+  steps_per_iteration_ = 1;
+  step_in_iteration_ = 0;
+  return true;
+}
+
 bool IterationDetector::end_step(uint64_t optimizer) {
   if (is_step_empty_) return false;
   is_step_empty_ = true;
@@ -50,7 +58,8 @@ bool IterationDetector::end_step(uint64_t optimizer) {
   return step_in_iteration_ >= steps_per_iteration_;
 }
 
-// A longer period begins after this step.
+// The first optimizer that steps again begins an iteration with this step, and one that steps less
+// often than the others ends one.
 void IterationDetector::note_optimizer(uint64_t optimizer) {
   const auto [entry, is_new] = returns_.try_emplace(optimizer);
   Returns& returns = entry->second;
@@ -60,7 +69,9 @@ void IterationDetector::note_optimizer(uint64_t optimizer) {
   const bool is_again = std::exchange(returns.distance, distance) == distance;
   if ((!is_first && !is_again) || !may_be_period(distance)) return;
   returns.period = distance;
-  if (distance > steps_per_iteration_) steps_per_iteration_ = step_in_iteration_ = distance;
+  if (distance <= steps_per_iteration_) return;
+  steps_per_iteration_ = distance;
+  step_in_iteration_ = is_first ? 1 : distance;
 }
 
 // One that steps now and then among many steps of another one does not tell the program's period.

@@ -8,9 +8,9 @@
 //   steps       A B A B A B        period 1: A != B        period 2: AB == AB
 //   iterations  [A B] [A B] [A B]
 //
-// Steps may be equal and yet not the whole, as where one optimizer per layer steps in the backward
-// pass. So the number of steps after which an optimizer steps again tells the period: of the first
-// one that does, and later of each that does so twice in a row. Then longer rows are a coincidence.
+// Steps may be equal and yet not the whole, as where each stage of a pipeline has an optimizer. So
+// the number of steps after which an optimizer steps again tells the period: of the first one that
+// does, and later of each that does so twice in a row. Then longer rows are a coincidence.
 //
 // Threads: under the lock of its owner.
 #pragma once
@@ -27,8 +27,10 @@ namespace teraio::learn {
 
 class IterationDetector {
  public:
-  // The framework reports steps from now on: changes of parameters end no step any more.
-  void expect_steps() { expects_steps_ = true; }
+  // The framework reports steps from now on: changes of parameters end no step any more. True at
+  // the first call: what they have ended were parts of the first step, such as the initialization
+  // of weights.
+  bool expect_steps();
 
   // Before an op. True when a step ends before it: the op begins the update of another step.
   bool begins_new_update(std::span<const engine::Use> uses) {

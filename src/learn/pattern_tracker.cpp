@@ -207,7 +207,7 @@ bool PatternTracker::wants_times() const {
 
 void PatternTracker::end_iteration(const IterationEnd& end) {
   take_made_plans();
-  ++ended_.count;
+  ended_.count = end.step;
   ended_.duration_ns += end.duration_ns;
   note_early_end();
   Pattern* ended = library_.find(now_.key.ops);

@@ -85,6 +85,7 @@ class PatternTracker {
     std::function<iteration::Profile()> record;
     // As OpTimeHistory::apply_to().
     std::function<std::optional<TimedSteps>(iteration::Profile&, int64_t first_step)> apply_times;
+    int64_t step = 0;      // its number; the session's first one is 1
     int64_t op_count = 0;  // that have ended
     int64_t duration_ns = 0;
   };

@@ -423,7 +423,8 @@ void Runtime::start_iteration(bool is_complete) {
 
 void Runtime::begin_step() {
   const std::lock_guard lock(mutex_);
-  detector_.expect_steps();
+  const bool is_first = detector_.expect_steps();
+  if (is_first && !patterns_.has_planned_iteration()) observer_.join_iterations();
 }
 
 void Runtime::end_step(uint64_t optimizer) {
@@ -459,6 +460,7 @@ void Runtime::end_iteration() {
   end.apply_times = [this](iteration::Profile& profile, int64_t first_step) {
     return observer_.apply_times(profile, first_step);
   };
+  end.step = observer_.log().iteration_count();
   end.op_count = detector_.op_count();
   end.duration_ns = observer_.log().last_duration_ns();
   patterns_.end_iteration(end);

@@ -61,6 +61,12 @@ void StepObserver::start_iteration(bool is_recorded, bool are_times_wanted) {
   op_times_.start_iteration(now_ns, engine_.counters().stall_ns(), are_times_wanted);
 }
 
+void StepObserver::join_iterations() {
+  log_.join();
+  if (options_.timeline != nullptr) options_.timeline->forget_steps();
+  timeline_ = nullptr;
+}
+
 void StepObserver::end_iteration(const EndedIteration& ended) {
   const int64_t end_ns = options_.clock->now_ns();
   log_.end_iteration(end_ns, engine_.counters(), ended.op_count, ended.planned_op_count,

@@ -65,6 +65,8 @@ class StepObserver {
     bool is_known = false;     // a plan may come from its times
   };
   void end_iteration(const EndedIteration& ended);
+  // The iterations so far were parts of the one that runs, which no timeline shows.
+  void join_iterations();
   void set_pattern(int64_t pattern) { log_.set_pattern(pattern); }
   std::optional<learn::TimedSteps> apply_times(iteration::Profile& profile,
                                                int64_t first_step) const {

@@ -12,7 +12,7 @@ from teraio.dry_run.roofline import Roofline
 from teraio.dry_run.saved_files import SavedFiles
 from teraio.errors import Error
 from teraio.escapes import higher_order_ops
-from teraio.hooks.iterations import IterationHooks, key_of
+from teraio.hooks.iterations import IterationHooks
 
 # The number of steps of each optimizer in which an iteration must repeat. It suffices for two of
 # the longest iterations that the observer can find, and for the steps before them.
@@ -37,56 +37,29 @@ class _Hooks(IterationHooks):
         self._log = log
         self._wanted_steps = steps
         self._open_steps = 0  # TorchTitan has an optimizer whose step makes those of others
-        self._backwards = 0  # passes that are executed now, one within the other
-        self._is_step_of_backward = False  # it ends with the pass
         self.take_fingerprint = None  # returns that of the ops since it was called last
         self.after_first_step = None
 
-    def _noting_losses(self, backward):
-        noting = super()._noting_losses(backward)
-
-        @functools.wraps(backward)
-        def wrapper(*args, **kwargs):
-            self._backwards += 1
-            try:
-                return noting(*args, **kwargs)
-            finally:
-                self._backwards -= 1
-                if self._backwards == 0:
-                    self._end_backward()
-
-        return wrapper
-
     def _end_backward(self):
-        if self._is_step_of_backward:
-            self._is_step_of_backward = False
-            self._end_step(0)
-        elif self._log.step_count == 0 and self._session.has_trace():
+        super()._end_backward()
+        if self._log.step_count == 0 and self._session.has_trace():
             # The program has no optimizer, and changes its parameters itself.
             self._log.end_step(self.take_fingerprint())
             self.after_first_step()
             raise _StepsKnown
 
     def _before_step(self, optimizer, args, kwargs):
-        if self._backwards > 0 and self._open_steps == 0:
-            self._is_step_of_backward = True  # all that optimizers do within the pass
-            self._begin_step()
-        self._begin_step()
+        self._open_steps += 1
         super()._before_step(optimizer, args, kwargs)
 
     def _after_step(self, optimizer, args, kwargs):
-        self._steps[key_of(optimizer)] += 1
-        self._end_step(key_of(optimizer))
-
-    def _begin_step(self):
-        self._open_steps += 1
-        self._session.begin_step()
-
-    def _end_step(self, optimizer):
         self._open_steps -= 1
+        super()._after_step(optimizer, args, kwargs)
+
+    def _end_step(self, key):
         if self._open_steps > 0:
             return
-        self._session.end_step(optimizer)
+        super()._end_step(key)
         self._log.end_step(self.take_fingerprint())
         if self._log.step_count == 1:
             self.after_first_step()

@@ -80,6 +80,8 @@ class _LossLog:
 class IterationHooks:
     """Reports every optimizer step to the session and collects the losses, while installed.
 
+    What optimizers do within a backward pass is one step, which ends with the pass.
+
     Args:
         session: a `core.Session` or a `core.DrySession`.
         keeps_optimizers: whether an optimizer that the program has dropped is kept alive, with its
@@ -94,6 +96,8 @@ class IterationHooks:
         self._steps = collections.Counter()  # of each optimizer, by its key
         self._modules = []  # weak references to the outermost modules that were found last
         self._backward = None
+        self._backward_count = 0  # passes that run now, one within the other
+        self._has_stepped_in_backward = False
         self._losses = _LossLog()
 
     def install(self):
@@ -130,9 +134,20 @@ class IterationHooks:
                 tensors = tuple(tensors)  # a generator can be read only once
             for tensor in (tensors,) if isinstance(tensors, torch.Tensor) else tensors:
                 self._losses.add(tensor)
-            return backward(tensors, *args, **kwargs)
+            self._backward_count += 1
+            try:
+                return backward(tensors, *args, **kwargs)
+            finally:
+                self._backward_count -= 1
+                if self._backward_count == 0:
+                    self._end_backward()
 
         return wrapper
+
+    def _end_backward(self):
+        has_stepped, self._has_stepped_in_backward = self._has_stepped_in_backward, False
+        if has_stepped:
+            self._end_step(0)
 
     @never_fails
     def _note_optimizer(self, optimizer):
@@ -171,6 +186,12 @@ class IterationHooks:
     def _after_step(self, optimizer, args, kwargs):
         key = key_of(optimizer)
         self._steps[key] += 1
+        if self._backward_count > 0:
+            self._has_stepped_in_backward = True
+        else:
+            self._end_step(key)
+
+    def _end_step(self, key):
         self._session.end_step(key)
 
     @never_fails

@@ -57,7 +57,7 @@ class RunStatus:
         """
         now = time.monotonic()
         counters = self._core.brief_counters()
-        peak_bytes = self._count_steps()
+        peak_bytes = self._count_steps(counters["iterations"])
         self._traffic.append((now, counters))
         step_seconds = self._step_seconds()
         self._memory.add(now, max(peak_bytes, counters["device_bytes"]), step_seconds or 0)
@@ -79,11 +79,11 @@ class RunStatus:
             "memory_bytes": self._memory.cells(),
         }
 
-    def _count_steps(self):
+    def _count_steps(self, count):
         """Takes note of the steps that have ended since the last call. Returns their peak."""
         peak_bytes = 0
-        for iteration in self._core.iterations(self._step):
-            self._step += 1
+        known, self._step = self._step, count
+        for iteration in self._core.iterations(known)[: count - known]:
             peak_bytes = max(peak_bytes, iteration["device_peak_bytes"])
             if self._recent and _has_plan(self._recent[-1]) != _has_plan(iteration):
                 self._recent.clear()

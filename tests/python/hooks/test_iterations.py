@@ -46,22 +46,81 @@ def test_manual_updates_divide_iterations(offload):
         assert "planned" in modes(session)
 
 
-def test_an_iteration_has_a_step_of_each_optimizer(offload, teraio, tmp_path):
-    with offload(report=tmp_path) as session:
-        net = model(depth=28)
-        optimizers = {each: torch.optim.AdamW([each]) for each in net.parameters()}
+def optimizer_per_parameter(net):
+    """In the backward pass."""
+    optimizers = {each: torch.optim.AdamW([each]) for each in net.parameters()}
 
-        def update(parameter):
-            optimizers[parameter].step()
-            optimizers[parameter].zero_grad()
+    def update(parameter):
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
 
-        for parameter in net.parameters():
-            parameter.register_post_accumulate_grad_hook(update)
-        for _ in range(10):
+    for parameter in net.parameters():
+        parameter.register_post_accumulate_grad_hook(update)
+    return lambda: net(torch.ones(64, 256)).square().mean().backward()
+
+
+def optimizers_that_take_turns(net):
+    other = model(1)
+    optimizers = {
+        net: torch.optim.AdamW(net.parameters()),
+        other: torch.optim.SGD(other.parameters(), lr=0.1, momentum=0.9),
+    }
+
+    def iteration():
+        for each, optimizer in optimizers.items():
+            train(each, optimizer, 1)
+
+    return iteration
+
+
+def micro_batches_and_an_evaluation(net):
+    optimizer = torch.optim.AdamW(net.parameters())
+
+    def iteration():
+        net(torch.ones(64, 256)).square().mean().backward()
+        with torch.no_grad():
+            net(torch.ones(64, 256))
+        train(net, optimizer, 1)
+
+    return iteration
+
+
+def parameters_that_change_between_steps(net):
+    """When they are initialized, and within an iteration of sharpness-aware minimization."""
+    with torch.no_grad():
+        for parameter in [*net.parameters(), *net.parameters()]:
+            parameter /= parameter.norm() + 1
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def iteration():
+        for sign in (1, -1):
             net(torch.ones(64, 256)).square().mean().backward()
-        assert len(session.iterations()) == 10
+            with torch.no_grad():
+                for parameter in net.parameters():
+                    parameter.add_(parameter.grad, alpha=0.1 * sign)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return iteration
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        optimizer_per_parameter,
+        optimizers_that_take_turns,
+        micro_batches_and_an_evaluation,
+        parameters_that_change_between_steps,
+    ],
+)
+def test_iterations_are_those_of_the_program(offload, teraio, tmp_path, program):
+    with offload(report=tmp_path) as session:
+        iteration = program(model(depth=28))
+        for _ in range(10):
+            iteration()
+        assert len(session.iterations()) == session.counters()["iterations"] == 10
         assert modes(session)[5:] == ["planned"] * 5
-    said = teraio("explain", "--run", tmp_path).splitlines()  # with 56 optimizers
+    said = teraio("explain", "--run", tmp_path).splitlines()  # with 56 optimizers, for example
     assert len(said) < 20 and max(map(len, said)) <= 100, said
 
 
@@ -81,19 +140,6 @@ def test_a_step_within_a_step_ends_one_iteration(offload):
         net = model()
         train(net, Container(torch.optim.AdamW(net.parameters())), 6)
         assert modes(session) == ["on demand"] * 3 + ["planned"] * 3
-
-
-def test_optimizers_that_take_turns_make_one_iteration(offload):
-    with offload() as session:
-        nets = [model(0), model(1)]
-        optimizers = [
-            torch.optim.AdamW(nets[0].parameters()),
-            torch.optim.SGD(nets[1].parameters(), lr=0.1, momentum=0.9),
-        ]
-        for _ in range(10):
-            for net, optimizer in zip(nets, optimizers, strict=True):
-                train(net, optimizer, 1)
-        assert modes(session)[-1] == "planned"
 
 
 def test_the_trace_names_what_moves(offload):
