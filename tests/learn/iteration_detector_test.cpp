@@ -121,7 +121,7 @@ TEST_F(IterationDetectorTest, AnOptimizerThatStepsNowAndThenChangesNothing) {
 
 TEST_F(IterationDetectorTest, ThePeriodEndsWithTheOtherOptimizers) {
   steps_of({1, 2, 3, 1, 2, 3});
-  steps_of({1, 1, 1, 1, 1, 1, 1});
+  steps_of({1, 1, 1, 1, 1, 1});
   detector_.find_period();
   EXPECT_EQ(steps_of({1, 1}), (std::vector{1, 1}));
 }

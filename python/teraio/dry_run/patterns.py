@@ -1,14 +1,16 @@
 """The patterns of a dry run's steps: how often each one occurred, and a trace of it."""
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass
 
 from teraio import core
 
 # The number of iterations after which steps that take turns are known to go on so.
 _TURNS_MIN = 2
-# The number of steps after which one of them is predicted, even if none has repeated.
+# The number of steps after which the mean of some is predicted, even if none has repeated.
 STEPS_MIN = 4
+# The number of steps that the mean is of then, besides the one with the largest peak.
+_NEWEST_MAX = 6
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,8 @@ class PatternLog:
         self._steps = []  # the fingerprint of each step
         self._traces = {}  # by fingerprint, of iterations of one step
         self._turns = None
-        self._largest = None  # a `Pattern`: the iteration with the largest peak, but for the first
+        self._newest = deque(maxlen=_NEWEST_MAX)  # pairs (fingerprints, trace) of iterations
+        self._largest = None  # of these pairs, but for the first iteration
         self._iterations = 0
         self._first_step = 0  # of the iteration
         self._newest_name = None  # of a trace
@@ -71,18 +74,31 @@ class PatternLog:
         if iterations == self._iterations:
             return
         if self._iterations > 0:
-            self._keep_if_largest(self._session.last_trace(), self.step_count - self._first_step)
+            self._keep_newest(self._session.last_trace(), self._steps[self._first_step :])
         self._iterations = iterations
         self._end_iteration(self._steps[self._first_step :])
         self._first_step = self.step_count
 
-    def _keep_if_largest(self, trace, steps):
-        if trace is not None and peak_bytes(trace) > self.largest_peak_bytes():
-            self._largest = Pattern(trace, steps, steps)
+    def _keep_newest(self, trace, fingerprints):
+        if trace is None:
+            return
+        self._newest.append((tuple(fingerprints), trace))
+        if peak_bytes(trace) > self.largest_peak_bytes():
+            self._largest = self._newest[-1]
 
     def largest_peak_bytes(self):
         """Returns the most memory of any step but the first."""
-        return 0 if self._largest is None else peak_bytes(self._largest.trace)
+        return 0 if self._largest is None else peak_bytes(self._largest[1])
+
+    def _unrepeated(self):
+        if self._largest is None or self.step_count < STEPS_MIN:
+            return []
+        kept = [*self._newest, *({self._largest} - {*self._newest})]
+        if any(len(steps) > 1 for steps, _ in kept):
+            kept = [self._largest]
+        counts = Counter(steps for steps, _ in kept)
+        traces = dict(kept)
+        return [Pattern(traces[steps], len(steps), len(steps) * n) for steps, n in counts.items()]
 
     def _end_iteration(self, fingerprints):
         if self._turns is not None:
@@ -103,13 +119,13 @@ class PatternLog:
     def patterns(self):
         """Returns the `Pattern`s that have a trace, the most frequent first.
 
-        Where no step has repeated, the one with the largest peak is the only one.
+        Where no step has repeated, they are the last steps and the one with the largest peak.
         """
         if self._do_turns_count():
             turns = self._turns
             return [Pattern(turns.trace, len(turns.fingerprints), self.step_count)]
         if not self._traces:
-            return [self._largest] if self._largest and self.step_count >= STEPS_MIN else []
+            return self._unrepeated()
         counts = Counter(self._steps).most_common()
         return [Pattern(self._traces[f], 1, count) for f, count in counts if f in self._traces]
 

@@ -87,7 +87,10 @@ def _memory_text(run, facts):
 def _left_out_text(run, patterns):
     steps = run.log.step_count
     if not run.log.has_repeated():
-        return [f"no two of {steps} steps are alike: the one with the largest peak is predicted"]
+        return [
+            f"no two of {steps} steps in a row are alike: what is predicted is the mean of the "
+            "last ones and of the one with the largest peak"
+        ]
     if not run.log.has_other_steps():
         return []
     largest = format_size(run.log.largest_peak_bytes())

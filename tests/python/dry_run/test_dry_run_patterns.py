@@ -101,7 +101,8 @@ def test_steps_of_one_pattern_are_that_step(predicted, tmp_path):
         ("aaaeaeaaa", 7, "2 patterns in 6 steps"),  # an evaluation is of the step after it
         ("aaabbb", 100, "2 patterns in 5 steps"),  # the script may end before
         ("aaab" * 8, 32, "in 4 steps"),  # they come to take turns
-        ("abcabc", 4, "no two of 4 steps are alike"),
+        ("abcabc", 4, "no two of 4 steps in a row are alike"),
+        ("abcbabcb", 8, "3 patterns in 6 steps"),
     ],
 )
 def test_patterns_of_steps(predicted, letters, steps, expected):
