@@ -28,15 +28,4 @@ std::span<const trace::OpIndex> OpSequence::places_of(uint64_t structure) const 
                static_cast<size_t>(last - first));
 }
 
-trace::OpIndex common_ends(std::span<const uint64_t> ops, std::span<const uint64_t> others) {
-  const auto front = std::ranges::mismatch(ops, others).in1 - ops.begin();
-  const auto rest = ops.subspan(static_cast<size_t>(front));
-  const auto other_rest = others.subspan(static_cast<size_t>(front));
-  const auto back =
-      std::ranges::mismatch(rest.rbegin(), rest.rend(), other_rest.rbegin(), other_rest.rend())
-          .in1 -
-      rest.rbegin();
-  return static_cast<trace::OpIndex>(front + back);
-}
-
 }  // namespace teraio::iteration

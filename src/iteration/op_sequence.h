@@ -45,8 +45,4 @@ class OpSequence {
   std::vector<uint64_t> structures_in_order_;  // that of each place in by_structure_
 };
 
-// Returns how many ops the two have in common at their beginning and at their end together, at most
-// the size of the shorter one.
-trace::OpIndex common_ends(std::span<const uint64_t> ops, std::span<const uint64_t> others);
-
 }  // namespace teraio::iteration

@@ -16,8 +16,6 @@ struct Profile {
   trace::Trace trace;
   // Per op: what it was called with. The structures include the persistent tensors.
   std::vector<OpSignature> signatures;
-  // Per op: its structure without the persistent tensors. Empty, or as long as the ops.
-  std::vector<uint64_t> kinds = {};
   // Per op: where it comes from. Empty, or as long as the ops.
   std::vector<OpOrigin> origins = {};
   // Per op: its tensors in the order in which its arguments and results name them.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 namespace teraio::iteration {
 namespace {
@@ -12,8 +11,9 @@ bool contains(const std::vector<trace::TensorIndex>& tensors, trace::TensorIndex
   return std::find(tensors.begin(), tensors.end(), tensor) != tensors.end();
 }
 
-// Which arguments an op reads depends on what a replay of it has by value (Recorder::kind_of()),
-// and hence on sizes: the arguments that the op names tell whether it is the same.
+// Which arguments an op reads depends on what a replay of it has by value
+// (Recorder::kind_of()), and hence on sizes: the arguments that the op names
+// tell whether it is the same.
 std::vector<trace::TensorIndex> reads_inside(const Profile& profile, size_t op) {
   std::vector<trace::TensorIndex> reads = profile.trace.ops[op].reads;
   std::erase_if(reads,
@@ -37,7 +37,8 @@ std::vector<bool> used_tensors(const trace::Trace& trace) {
   return is_used;
 }
 
-// A plan for both profiles must keep what either of them reads until it is read.
+// A plan for both profiles must keep what either of them reads until it is
+// read.
 void add_reads(Profile& profile, const Profile& other) {
   const std::vector<bool> is_used = used_tensors(profile.trace);
   for (size_t i = 0; i < profile.trace.ops.size(); ++i) {
@@ -47,30 +48,6 @@ void add_reads(Profile& profile, const Profile& other) {
     for (const trace::TensorIndex tensor : other.trace.ops[i].frees)
       if (!is_used[static_cast<size_t>(tensor)]) op.frees.push_back(tensor);
   }
-}
-
-// Gives each size and time of `profile` the value that `combine` makes of it and of the other's.
-template <typename Combine>
-Profile combined(Profile profile, const Profile& other, Combine combine) {
-  std::vector<trace::Tensor>& tensors = profile.trace.tensors;
-  for (size_t i = 0; i < tensors.size(); ++i)
-    tensors[i].size_bytes = combine(tensors[i].size_bytes, other.trace.tensors[i].size_bytes);
-  std::vector<trace::Op>& ops = profile.trace.ops;
-  for (size_t i = 0; i < ops.size(); ++i) {
-    const trace::Op& op = other.trace.ops[i];
-    ops[i].duration_ns = combine(ops[i].duration_ns, op.duration_ns);
-    ops[i].workspace_bytes = combine(ops[i].workspace_bytes, op.workspace_bytes);
-    ops[i].replayable = ops[i].replayable && op.replayable;
-  }
-  add_reads(profile, other);
-  profile.untouched_bytes = std::max(profile.untouched_bytes, other.untouched_bytes);
-  return profile;
-}
-
-std::string resized_name(const Profile& like, const Profile& resized) {
-  const std::string& name = like.trace.name;
-  return fmt::format("{}, resized to {} bytes", name.substr(0, name.find(", resized")),
-                     born_bytes(resized));
 }
 
 }  // namespace
@@ -85,18 +62,23 @@ bool are_alike(const Profile& a, const Profile& b) {
                             &trace::Tensor::persistent);
 }
 
-Profile interpolate(const Profile& small, const Profile& large, double position) {
-  Profile profile = combined(small, large, [position](int64_t a, int64_t b) {
-    const double value = static_cast<double>(a) + position * static_cast<double>(b - a);
-    return std::max<int64_t>(0, std::llround(value));
-  });
-  profile.trace.name = resized_name(small, profile);
-  return profile;
-}
-
 Profile envelope(const Profile& a, const Profile& b) {
-  Profile profile = combined(a, b, [](int64_t x, int64_t y) { return std::max(x, y); });
-  profile.trace.name = resized_name(a, profile);
+  Profile profile = a;
+  std::vector<trace::Tensor>& tensors = profile.trace.tensors;
+  for (size_t i = 0; i < tensors.size(); ++i)
+    tensors[i].size_bytes = std::max(tensors[i].size_bytes, b.trace.tensors[i].size_bytes);
+  std::vector<trace::Op>& ops = profile.trace.ops;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const trace::Op& op = b.trace.ops[i];
+    ops[i].duration_ns = std::max(ops[i].duration_ns, op.duration_ns);
+    ops[i].workspace_bytes = std::max(ops[i].workspace_bytes, op.workspace_bytes);
+    ops[i].replayable = ops[i].replayable && op.replayable;
+  }
+  add_reads(profile, b);
+  profile.untouched_bytes = std::max(profile.untouched_bytes, b.untouched_bytes);
+  const std::string& name = a.trace.name;
+  profile.trace.name = fmt::format("{}, resized to {} bytes",
+                                   name.substr(0, name.find(", resized")), born_bytes(profile));
   return profile;
 }
 

@@ -48,8 +48,8 @@ Schedule::Schedule(Profile profile) : Schedule(std::move(profile), plan::Plan())
 
 int64_t Schedule::count_memory_bytes() const {
   const auto bytes_of = [](const auto& values) { return values.size() * sizeof(*values.data()); };
-  size_t bytes = bytes_of(profile_.trace.tensors) + bytes_of(profile_.signatures) +
-                 bytes_of(profile_.kinds) + bytes_of(profile_.origins);
+  size_t bytes =
+      bytes_of(profile_.trace.tensors) + bytes_of(profile_.signatures) + bytes_of(profile_.origins);
   for (const trace::Op& op : profile_.trace.ops)
     bytes += sizeof(op) + op.name.capacity() + bytes_of(op.reads) + bytes_of(op.writes) +
              bytes_of(op.frees);

@@ -1,7 +1,6 @@
 #include "learn/pattern.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "engine/use.h"
@@ -10,19 +9,13 @@
 namespace teraio::learn {
 namespace {
 
-// A plan for tensors that are so much larger than the program's is close enough.
-constexpr double kCloseRoom = 1.15;
-// A plan for other sizes is made for this much more than is asked for, so that it serves sizes on
-// both sides.
-constexpr double kExtraRoom = 1.07;
-// Measured sizes that differ by less do not tell how larger ones grow.
-constexpr double kLeastSpread = 1.05;
-constexpr double kFarthestPosition = 4;  // on the line through the smallest and the largest
-// Of the bytes of an iteration: sizes that exceed the expected ones by more are irregular.
-constexpr double kIrregularShare = 0.05;
+// Of the bytes of an iteration: where sizes exceed others by more, they are
+// larger.
+constexpr double kLargerShare = 0.05;
 
-bool exceeds(int64_t bytes, double share, int64_t of_bytes) {
-  return static_cast<double>(bytes) > share * static_cast<double>(of_bytes);
+bool is_larger(const iteration::Profile& a, const iteration::Profile& b) {
+  return static_cast<double>(excess_bytes(a, b)) >
+         kLargerShare * static_cast<double>(born_bytes(a));
 }
 
 std::shared_ptr<Variant> new_variant(iteration::Profile profile, uint64_t sizes) {
@@ -36,16 +29,12 @@ int64_t bytes_at(const Variant& variant, const SizesAtOp& at) {
   return bytes_at(variant.profile(), at.op, at.input_count);
 }
 
-// The first op whose sizes differ and tell those of others; kLost: there is none.
-trace::OpIndex first_difference(const iteration::Profile& a, const iteration::Profile& b) {
-  for (size_t i = 0; i < a.signatures.size(); ++i) {
-    if (a.signatures[i].sizes == b.signatures[i].sizes) continue;
-    const auto op = static_cast<trace::OpIndex>(i);
-    const size_t count = b.touches[i].size();
-    if (std::max(bytes_at(a, op, count), bytes_at(b, op, count)) >= Pattern::kTellingBytes)
-      return op;
-  }
-  return iteration::kLost;
+// The one with less room of those that have enough, else the one with more.
+bool fits_better(const Variant& a, const Variant& b, const SizesAtOp& at) {
+  const int64_t bytes_of_a = bytes_at(a, at);
+  const int64_t bytes_of_b = bytes_at(b, at);
+  if ((bytes_of_a >= at.bytes) != (bytes_of_b >= at.bytes)) return bytes_of_a >= at.bytes;
+  return bytes_of_a >= at.bytes ? bytes_of_a < bytes_of_b : bytes_of_a > bytes_of_b;
 }
 
 }  // namespace
@@ -64,8 +53,7 @@ bool Pattern::is_planned() const {
 }
 
 bool Pattern::is_in_use() const {
-  return std::ranges::any_of(
-      variants_, [](const auto& variant) { return variant->is_planned() || variant->ticket != 0; });
+  return std::ranges::any_of(variants_, [](const auto& variant) { return variant->is_in_use(); });
 }
 
 std::shared_ptr<Variant> Pattern::measured(uint64_t sizes) const {
@@ -82,10 +70,7 @@ std::shared_ptr<Variant> Pattern::add_measured(iteration::Profile profile, uint6
   return variants_.emplace_back(new_variant(std::move(profile), sizes));
 }
 
-// What was expected of sizes beyond those measured is not needed any more.
 void Pattern::note_sizes(const iteration::Profile& profile) {
-  std::erase_if(variants_, [](const auto& variant) { return variant->is_extrapolated; });
-  std::erase_if(requested_, [](const Requested& requested) { return requested.is_extrapolated; });
   if (!is_irregular_ && is_irregular_beside(profile)) {
     is_irregular_ = true;
     envelope_ = std::make_shared<const iteration::Profile>(variants_.front()->profile());
@@ -99,99 +84,49 @@ void Pattern::note_sizes(const iteration::Profile& profile) {
   envelope_ = std::make_shared<const iteration::Profile>(envelope(*envelope_, profile));
 }
 
-// Whether the measured sizes, by what the first op with other sizes has, do not tell the sizes of
-// the profile.
 bool Pattern::is_irregular_beside(const iteration::Profile& profile) const {
-  const trace::OpIndex op = first_difference(variants_.front()->profile(), profile);
-  if (op == iteration::kLost) return false;
-  const size_t count = profile.touches[static_cast<size_t>(op)].size();
-  const SizesAtOp at = {op, 0, count, iteration::bytes_at(profile, op, count)};
-  const std::optional<Line> line = line_at(at);
-  if (!line || line->position > 1) return false;  // beyond, what grows faster exceeds the line
-  const iteration::Profile expected =
-      interpolate(line->small->profile(), line->large->profile(), line->position);
-  return exceeds(excess_bytes(profile, expected), kIrregularShare, born_bytes(profile));
+  return std::ranges::any_of(variants_, [&](const auto& variant) {
+    return is_larger(profile, variant->profile()) && is_larger(variant->profile(), profile);
+  });
 }
 
-// Between two measured variants where there are such, else beyond the largest one.
-std::optional<Pattern::Line> Pattern::line_at(const SizesAtOp& at) const {
-  std::vector<std::pair<int64_t, std::shared_ptr<const iteration::Schedule>>> measured;
+std::shared_ptr<Variant> Pattern::best(const SizesAtOp& at,
+                                       bool (*is_candidate)(const Variant&)) const {
+  std::shared_ptr<Variant> best;
   for (const auto& variant : variants_)
-    if (variant->is_measured) measured.emplace_back(bytes_at(*variant, at), variant->schedule);
-  std::ranges::sort(measured);
-  const auto above = std::ranges::find_if(
-      measured, [&](const auto& variant) { return variant.first >= at.bytes; });
-  if (above == measured.begin()) return std::nullopt;
-  const auto& large = above == measured.end() ? measured.back() : *above;
-  const auto& small = above == measured.end() ? measured.front() : *std::prev(above);
-  const bool is_between = above != measured.end();
-  if (!is_between && !exceeds(large.first, kLeastSpread, small.first)) return std::nullopt;
-  const double position =
-      static_cast<double>(at.bytes - small.first) / static_cast<double>(large.first - small.first);
-  return Line{small.second, large.second, std::min(position, kFarthestPosition)};
+    if (is_candidate(*variant) && (best == nullptr || fits_better(*variant, *best, at)))
+      best = variant;
+  return best;
 }
 
 std::shared_ptr<Variant> Pattern::fitting(const SizesAtOp& at) const {
-  const auto is_better = [&](const Variant& a, const Variant& b) {
-    const int64_t bytes_of_a = bytes_at(a, at);
-    const int64_t bytes_of_b = bytes_at(b, at);
-    if ((bytes_of_a >= at.bytes) != (bytes_of_b >= at.bytes)) return bytes_of_a >= at.bytes;
-    return bytes_of_a >= at.bytes ? bytes_of_a < bytes_of_b : bytes_of_a > bytes_of_b;
-  };
-  std::shared_ptr<Variant> best;
-  for (const auto& variant : variants_) {
-    if (!variant->is_planned()) continue;
-    const uint64_t sizes = variant->profile().signatures[static_cast<size_t>(at.op)].sizes;
-    if (is_irregular_ && !variant->is_measured) return variant;
-    if (variant->is_measured && sizes == at.sizes) return variant;
-    if (best == nullptr || is_better(*variant, *best)) best = variant;
-  }
-  return best;
+  for (const auto& variant : variants_)
+    if (variant->is_measured && variant->is_planned() &&
+        variant->profile().signatures[static_cast<size_t>(at.op)].sizes == at.sizes)
+      return variant;
+  if (roomy_ != nullptr && roomy_->is_planned()) return roomy_;
+  return best(at, [](const Variant& variant) { return variant.is_planned(); });
 }
 
 bool Pattern::has_room(const Variant& variant, const SizesAtOp& at) {
   return bytes_at(variant, at) >= at.bytes;
 }
 
-std::optional<std::function<iteration::Profile()>> Pattern::profile_to_plan(const SizesAtOp& at) {
-  if (is_irregular_) return envelope_to_plan();
-  if (is_served(at) || resized_count() >= kResizedMax) return std::nullopt;
-  SizesAtOp roomy = at;
-  roomy.bytes = std::llround(static_cast<double>(at.bytes) * kExtraRoom);
-  std::optional<Line> line = line_at(roomy);
-  if (!line) return std::nullopt;
-  return [line = std::move(*line)] {
-    return interpolate(line.small->profile(), line.large->profile(), line.position);
-  };
-}
-
-std::optional<std::function<iteration::Profile()>> Pattern::envelope_to_plan() {
-  if (!is_envelope_new_ || !requested_.empty()) return std::nullopt;
-  return [envelope = envelope_] { return *envelope; };
-}
-
-// Whether there is a plan with a little more room than is needed, or one is being made.
-bool Pattern::is_served(const SizesAtOp& at) const {
-  const auto fits = [&](int64_t bytes) {
-    return bytes >= at.bytes && !exceeds(bytes, kCloseRoom, at.bytes);
-  };
-  return std::ranges::any_of(variants_,
-                             [&](const auto& variant) {
-                               return (variant->is_planned() || variant->ticket != 0) &&
-                                      fits(bytes_at(*variant, at));
-                             }) ||
-         std::ranges::any_of(requested_, [&](const Requested& requested) {
-           return requested.op == at.op && fits(requested.bytes);
-         });
-}
-
-void Pattern::note_requested(const SizesAtOp& at, int64_t ticket) {
-  is_envelope_new_ = false;
-  const int64_t bytes = std::llround(static_cast<double>(at.bytes) * kExtraRoom);
-  const bool is_extrapolated = std::ranges::none_of(variants_, [&](const auto& variant) {
-    return variant->is_measured && bytes_at(*variant, at) >= bytes;
+std::optional<Pattern::Wanted> Pattern::wanted(const SizesAtOp& at) {
+  if (is_irregular_) {
+    if (!is_envelope_new_ || (roomy_ != nullptr && roomy_->ticket != 0)) return std::nullopt;
+    is_envelope_new_ = false;
+    if (roomy_ == nullptr) {
+      roomy_ = variants_.emplace_back(new_variant(*envelope_, 0));
+      roomy_->is_measured = false;
+    }
+    return Wanted{roomy_, [envelope = envelope_] { return *envelope; }};
+  }
+  const std::shared_ptr<Variant> found = best(at, [](const Variant& variant) {
+    return variant.is_in_use() || variant.planning_status.ok();
   });
-  requested_.push_back({ticket, at.op, bytes, is_extrapolated && !is_irregular_});
+  if (found == nullptr || found->is_in_use()) return std::nullopt;
+  return Wanted{found, [schedule = found->schedule] { return schedule->profile(); }};
 }
 
 std::shared_ptr<Variant> Pattern::take_made(
@@ -203,16 +138,7 @@ std::shared_ptr<Variant> Pattern::take_made(
     if (made.ok()) variant->schedule = *made;
     return variant;
   }
-  const auto found = std::ranges::find(requested_, ticket, &Requested::ticket);
-  if (found == requested_.end() || !made.ok()) return nullptr;  // a failure is not tried again
-  if (is_irregular_)
-    std::erase_if(variants_, [](const auto& variant) { return !variant->is_measured; });
-  auto variant = std::make_shared<Variant>();
-  variant->schedule = *made;
-  variant->is_measured = false;
-  variant->is_extrapolated = found->is_extrapolated;
-  requested_.erase(found);
-  return variants_.emplace_back(std::move(variant));
+  return nullptr;
 }
 
 int64_t Pattern::size_bytes() const {

@@ -1,17 +1,20 @@
-// Pattern: iterations that run the same ops on the same persistent tensors, and the plans for them.
+// Pattern: iterations that run the same ops on the same persistent tensors, and
+// the plans for them.
 //
-// Iterations of one pattern may differ in the sizes of their tensors: sequences have other lengths,
-// experts get other numbers of tokens. Sizes that have been measured are a Variant each. For other
-// sizes, plans are made for profiles between and beyond the measured ones:
+// Iterations of one pattern may differ in the sizes of their tensors: sequences
+// have other lengths, experts get other numbers of tokens. Sizes that have been
+// measured are a Variant each. The smallest plan with room serves other sizes,
+// until the one of a variant that fits better is made:
 //
-//   bytes at an op    128      256            640                 1024
-//   variants          measured measured       between 256 and     measured
-//                                             1024: covers up to 640 bytes there
+//   bytes at an op    128       256        640                   1024
+//   variants          planned   measured   runs on the plan of   planned
 //
-// Where the sizes of one op do not tell those of the others, because each part of the iteration has
-// sizes of its own, the pattern is irregular: one plan for the largest size of each tensor serves
-// all. A plan that was made for larger tensors than the program has is safe. One for smaller
-// tensors may run short of memory, and the engine then evicts on demand.
+// Where each of two variants has tensors that are larger than the other's,
+// since each part of the iteration has sizes of its own, the pattern is
+// irregular: one plan for the largest size of each tensor serves all. A plan
+// that was made for larger tensors than the program has is safe. One for
+// smaller tensors may run short of memory, and the engine then evicts on
+// demand.
 //
 // Threads: under the lock of its owner.
 #pragma once
@@ -45,8 +48,7 @@ struct PlanFacts {
 struct Variant {
   std::shared_ptr<const iteration::Schedule> schedule;  // without a plan until one has been made
   uint64_t sizes = 0;              // a hash of all sizes; meaningless unless is_measured
-  bool is_measured = true;         // false: between or beyond measured variants
-  bool is_extrapolated = false;    // beyond them
+  bool is_measured = true;         // false: the largest size of each tensor
   int64_t ticket = 0;              // of the plan that is being made; 0: none is
   Status planning_status;          // of the last plan
   int64_t iterations_on_plan = 0;  // since it was made first, or far from its prediction
@@ -58,6 +60,7 @@ struct Variant {
   int64_t searches_left = 0;
 
   bool is_planned() const { return schedule->is_planned(); }
+  bool is_in_use() const { return is_planned() || ticket != 0; }  // planned, or being planned
   const iteration::Profile& profile() const { return schedule->profile(); }
 };
 
@@ -71,12 +74,13 @@ struct SizesAtOp {
 
 class Pattern {
  public:
-  static constexpr size_t kMeasuredMax = 12;
-  static constexpr size_t kResizedMax = 24;
-  // Smaller inputs may be anything, the next batch for example: their sizes tell nothing of others.
+  static constexpr size_t kMeasuredMax = 16;
+  // Smaller inputs may be anything, the next batch for example: their sizes
+  // tell nothing of others.
   static constexpr int64_t kTellingBytes = 64 * kKiB;
 
-  // `ops` is a hash of the ops, without the tensors that identify them; `sizes` one of the sizes.
+  // `ops` is a hash of the ops, without the tensors that identify them; `sizes`
+  // one of the sizes.
   struct Key {
     uint64_t ops = 0;
     uint64_t sizes = 0;
@@ -87,7 +91,6 @@ class Pattern {
 
   const std::shared_ptr<const iteration::OpSequence>& sequence() const { return sequence_; }
   trace::OpIndex op_count() const { return sequence_->size(); }
-  const std::vector<uint64_t>& kinds() const { return variants_.front()->profile().kinds; }
   const std::string& name() const { return variants_.front()->profile().trace.name; }
   bool is_like(const iteration::Profile& profile) const;
   // The order is that in which they came; the first one is measured.
@@ -99,23 +102,27 @@ class Pattern {
 
   // A measured variant with these sizes; null: there is none.
   std::shared_ptr<Variant> measured(uint64_t sizes) const;
-  // Adds a measured variant. Returns null when there are enough: profile is not kept. Requires
-  // is_like(profile) and that no variant has these sizes.
+  // Adds a measured variant. Returns null when there are enough: profile is not
+  // kept. Requires is_like(profile) and that no variant has these sizes.
   std::shared_ptr<Variant> add_measured(iteration::Profile profile, uint64_t sizes);
 
-  // The planned variant that fits the sizes best: one with exactly these, else the smallest one
-  // that has room for them, else the largest one. Null: none is planned.
+  // The planned variant that fits the sizes best: one with exactly these, else
+  // the smallest one that has room for them, else the largest one. Null: none
+  // is planned.
   std::shared_ptr<Variant> fitting(const SizesAtOp& at) const;
   // Whether the variant has room for the inputs of the op.
   static bool has_room(const Variant& variant, const SizesAtOp& at);
 
-  // Returns what makes the profile that is to be planned for these sizes, when no plan fits them
-  // closely and none is being made. It may be called by another thread later.
-  std::optional<std::function<iteration::Profile()>> profile_to_plan(const SizesAtOp& at);
-  // The plan that profile_to_plan() was about is being made, under this ticket.
-  void note_requested(const SizesAtOp& at, int64_t ticket);
-  // A plan has been made. Returns its variant, or null if the ticket is none of this pattern's.
-  // After a failure, a measured variant keeps its schedule, and there is no variant of other sizes.
+  // A variant that would fit better with a plan, and what makes the profile for
+  // it. The latter may be called by another thread later.
+  struct Wanted {
+    std::shared_ptr<Variant> variant;
+    std::function<iteration::Profile()> profile;
+  };
+  // Nothing: the plans that there are or are being made fit as well.
+  std::optional<Wanted> wanted(const SizesAtOp& at);
+  // A plan has been made. Returns its variant, or null if the ticket is none of
+  // this pattern's. After a failure, the variant keeps its schedule.
   std::shared_ptr<Variant> take_made(
       int64_t ticket, const Result<std::shared_ptr<const iteration::Schedule>>& made);
 
@@ -129,37 +136,20 @@ class Pattern {
   std::vector<trace::OpIndex> banned_ops;  // not to be replayed
 
  private:
-  // A plan that is being made for sizes that were not measured.
-  struct Requested {
-    int64_t ticket = 0;
-    trace::OpIndex op = 0;
-    int64_t bytes = 0;
-    bool is_extrapolated = false;
-  };
-
-  // Two measured variants, and how far on the line through them the bytes at an op are.
-  struct Line {
-    std::shared_ptr<const iteration::Schedule> small;
-    std::shared_ptr<const iteration::Schedule> large;
-    double position = 0;
-  };
-
   void note_sizes(const iteration::Profile& profile);
   bool is_irregular_beside(const iteration::Profile& profile) const;
-  std::optional<Line> line_at(const SizesAtOp& at) const;
-  std::optional<std::function<iteration::Profile()>> envelope_to_plan();
-  bool is_served(const SizesAtOp& at) const;
-  size_t resized_count() const { return variants_.size() - measured_count_ + requested_.size(); }
+  std::shared_ptr<Variant> best(const SizesAtOp& at, bool (*is_candidate)(const Variant&)) const;
 
   const uint64_t ops_;
   std::vector<std::shared_ptr<Variant>> variants_;
   std::shared_ptr<const iteration::OpSequence> sequence_;
   size_t measured_count_ = 1;
-  std::vector<Requested> requested_;
   bool is_irregular_ = false;
-  std::shared_ptr<const iteration::Profile>
-      envelope_;                  // of the measured variants; null unless is_irregular_
-  bool is_envelope_new_ = false;  // larger than the one that a plan was requested for
+  // Of all measured variants, and with a plan for it or an earlier one; null
+  // unless is_irregular_.
+  std::shared_ptr<const iteration::Profile> envelope_;
+  std::shared_ptr<Variant> roomy_;
+  bool is_envelope_new_ = false;  // larger than the one that a plan was wanted for
 };
 
 }  // namespace teraio::learn

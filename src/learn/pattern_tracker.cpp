@@ -11,14 +11,14 @@
 namespace teraio::learn {
 namespace {
 
-// Iterations are nearly the same when they differ in at most this share of their ops.
-constexpr double kOtherShareMax = 0.05;
 // A plan is searched for so often while the program leaves the pattern before the search has ended.
 constexpr int64_t kSearchesMax = 3;
 // A prediction that new times do not mend is tried again after 2, 4, 8, ... and then so many steps.
 constexpr int64_t kStepsBetweenReplansMax = 64;
 // An iteration is unlike the pattern that was followed when more of its ops had no place in it.
 constexpr double kLostShareMax = 0.02;
+// Without a plan, it repeats the pattern nearly when no more than these had none.
+constexpr double kOtherShareMax = 0.05;
 // So many of the first iterations may repeat as a whole yet.
 constexpr int64_t kIterationsToRepeat = 8;
 // Of so many ops that the program leaves out, the plan's actions are issued.
@@ -157,8 +157,8 @@ void PatternTracker::fit_sizes(const SizesAtOp& at, uint64_t structure) {
   const bool is_first = std::exchange(now_.is_first_difference, false);
   if (!is_first && (now_.switches_left == 0 || Pattern::has_room(*variant_, at))) return;
   if (options_.make_plan && is_first && pattern_->is_planned() && is_planning_affordable())
-    if (auto profile = pattern_->profile_to_plan(at))
-      pattern_->note_requested(at, planning_.request(std::move(*profile)));
+    if (const auto wanted = pattern_->wanted(at))
+      wanted->variant->ticket = planning_.request(wanted->profile);
   const std::shared_ptr<Variant> best = pattern_->fitting(at);
   if (best == nullptr || best == variant_) return;
   --now_.switches_left;
@@ -171,7 +171,7 @@ bool PatternTracker::is_telling(const SizesAtOp& at, uint64_t structure) {
   const iteration::Profile& first = pattern_->variants().front()->profile();
   const int64_t expected_bytes = bytes_at(first, at.op, at.input_count);
   if (expected_bytes == 0) return false;
-  if (std::exchange(now_.is_first_other_size, false)) {
+  if (is_expected() && std::exchange(now_.is_first_other_size, false)) {
     const size_t entry = differences_.note_sizes(
         difference_at(at.op, Difference::Kind::kSizes, structure), first, expected_bytes, at.bytes);
     if (entry != 0) now_.new_difference = entry;
@@ -185,14 +185,15 @@ Difference PatternTracker::difference_at(trace::OpIndex position, Difference::Ki
 }
 
 void PatternTracker::note_other_op(uint64_t structure) {
-  if (!follower_.is_following() || !std::exchange(now_.is_first_other_op, false)) return;
+  if (!follower_.is_following() || !is_expected() || !std::exchange(now_.is_first_other_op, false))
+    return;
   now_.new_difference = differences_.note(
       difference_at(follower_.next(), Difference::Kind::kOps, structure), variant_->profile());
 }
 
 void PatternTracker::note_early_end() {
-  if (!follower_.is_following() || !now_.is_first_other_op || follower_.next() == 0 ||
-      follower_.next() == pattern_->op_count())
+  if (!follower_.is_following() || !is_expected() || !now_.is_first_other_op ||
+      follower_.next() == 0 || follower_.next() == pattern_->op_count())
     return;
   differences_.note(difference_at(follower_.next(), Difference::Kind::kEnd), variant_->profile());
 }
@@ -212,7 +213,7 @@ void PatternTracker::end_iteration(const IterationEnd& end) {
   note_early_end();
   Pattern* ended = library_.find(now_.key.ops);
   was_as_expected_ = follower_.is_exact_end() && ended == pattern_ && variant_->is_measured &&
-                     variant_->sizes == now_.key.sizes;
+                     variant_->sizes == now_.key.sizes && is_expected();
   const std::shared_ptr<Variant> variant = was_as_expected_ ? variant_
                                            : end.record     ? record(ended, end)
                                                             : nullptr;
@@ -240,7 +241,7 @@ void PatternTracker::carry_out(PlanningStep step, Pattern* ended,
 // of a pattern without a plan counts.
 std::shared_ptr<Variant> PatternTracker::record(Pattern*& ended, const IterationEnd& end) {
   std::shared_ptr<Variant> variant = ended == nullptr ? nullptr : ended->measured(now_.key.sizes);
-  if (variant != nullptr && (variant->is_planned() || variant->ticket != 0)) return variant;
+  if (variant != nullptr && variant->is_in_use()) return variant;
   iteration::Profile profile = end.record();
   if (ended != nullptr && ended->is_in_use() && ended->is_like(profile))
     return variant != nullptr ? variant : ended->add_measured(std::move(profile), now_.key.sizes);
@@ -277,9 +278,9 @@ IterationFacts PatternTracker::describe(const Pattern* ended, Variant* variant,
   else if (iteration.is_recorded)
     iteration.plan = IterationFacts::Plan::kMade;
   if (was_as_expected_) return iteration;
-  iteration.is_repeated = is_repeated() || is_nearly_repeated(*ended);
-  iteration.is_unlike_followed = is_plan_due() && is_unlike_followed();
-  iteration.is_served = is_planned() && !is_unlike_followed();
+  iteration.is_repeated = is_repeated() || is_nearly_repeated();
+  iteration.is_unlike_followed = is_plan_due() && is_unlike_followed(kLostShareMax);
+  iteration.is_served = is_planned() && !has_lost(kLostShareMax);
   iteration.is_planning_affordable = is_planning_affordable();
   return iteration;
 }
@@ -298,24 +299,20 @@ bool PatternTracker::is_planning_affordable() const {
          (!work.is_planning && is_affordable(work.planning_ns, ended_.duration_ns));
 }
 
-bool PatternTracker::is_unlike_followed() const {
+bool PatternTracker::has_lost(double share, int64_t other_count) const {
   const int64_t lost_count = now_.op_count - now_.placed_op_count;
-  const int64_t skipped_count =
-      pattern_ == nullptr ? 0 : std::abs(pattern_->op_count() - now_.op_count);
-  return static_cast<double>(lost_count + skipped_count) >
-         kLostShareMax * static_cast<double>(now_.op_count);
+  return static_cast<double>(lost_count + other_count) > share * static_cast<double>(now_.op_count);
+}
+
+bool PatternTracker::is_unlike_followed(double share) const {
+  return has_lost(share, pattern_ == nullptr ? 0 : std::abs(pattern_->op_count() - now_.op_count));
 }
 
 // The first step of a program often differs from the second one in what comes after it: a barrier,
 // a line in a log. The second step of DDP makes new buckets; the third one finds them, so that they
 // are persistent tensors from then on.
-bool PatternTracker::is_nearly_repeated(const Pattern& ended) const {
-  const Pattern* previous = library_.last();
-  if (previous == nullptr || previous == &ended) return false;
-  const trace::OpIndex longer = std::max(ended.op_count(), previous->op_count());
-  const trace::OpIndex other_count =
-      longer - iteration::common_ends(ended.kinds(), previous->kinds());
-  return static_cast<double>(other_count) <= kOtherShareMax * static_cast<double>(longer);
+bool PatternTracker::is_nearly_repeated() const {
+  return pattern_ != nullptr && pattern_ == library_.last() && !is_unlike_followed(kOtherShareMax);
 }
 
 // An op that could not begin has no time. An iteration beside the making of its plan does not
@@ -425,10 +422,10 @@ void PatternTracker::choose_next(Pattern* ended) {
     follow_next(*next, is_good ? variant_ : newest_planned(*next));
     return library_.trim(pattern_);
   }
-  // Without any plan, the last pattern is followed when it has run twice in a row, so that eviction
-  // knows the next uses. Where nothing is planned, sizes count, too.
-  const bool are_sizes_repeated = now_.key.sizes == previous_key_.sizes;
-  if (ended == nullptr || !is_repeated() || (!options_.make_plan && !are_sizes_repeated)) return;
+  // Without any plan, the last pattern is followed, so that eviction knows the next uses. Where
+  // nothing is planned, it is when it has run twice in a row with equal sizes.
+  const bool is_equal = is_repeated() && now_.key.sizes == previous_key_.sizes;
+  if (ended == nullptr || (!options_.make_plan && !is_equal)) return;
   if (auto variant = ended->measured(now_.key.sizes)) follow_next(*ended, std::move(variant));
   library_.trim(pattern_);
 }

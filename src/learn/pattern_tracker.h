@@ -155,8 +155,14 @@ class PatternTracker {
   bool is_repeated() const { return now_.key.ops == previous_key_.ops; }
   bool is_plan_due() const;
   bool is_planning_affordable() const;
-  bool is_unlike_followed() const;
-  bool is_nearly_repeated(const Pattern& ended) const;
+  // A pattern whose plan is not asked for yet is followed only for eviction.
+  bool is_expected() const {
+    return variant_->is_in_use() || !options_.make_plan || !variant_->planning_status.ok();
+  }
+  // Whether more than this share of the iteration's ops had no place, `other_count` more counting.
+  bool has_lost(double share, int64_t other_count = 0) const;
+  bool is_unlike_followed(double share) const;
+  bool is_nearly_repeated() const;
   int64_t count_on_plan(Variant& variant, const IterationEnd& end);
   void compare_with_prediction(Variant& variant, int64_t duration_ns) const;
   void note_machine_change(const std::string& change);

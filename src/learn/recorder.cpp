@@ -111,7 +111,6 @@ std::vector<bool> Recorder::append_ops(iteration::Profile& profile) const {
     op.workspace_bytes = recorded.workspace_bytes;
     op.replayable = recorded.is_replayable;
     profile.signatures.push_back(recorded.signature);
-    profile.kinds.push_back(recorded.signature.structure);
     profile.origins.push_back(recorded.origin);
     for (; event < recorded.events_end; ++event) {
       const auto [tensor, kind] = events_[event];

@@ -167,15 +167,6 @@ TEST(OpSequence, KnowsWhereEachOpOccurs) {
   EXPECT_TRUE(sequence.places_of(6).empty());
 }
 
-TEST(OpSequence, CommonEndsCountNoOpTwice) {
-  const std::vector<uint64_t> ops = {5, 9, 5, 7};
-  EXPECT_EQ(common_ends(ops, ops), 4);
-  EXPECT_EQ(common_ends(ops, std::vector<uint64_t>{5, 9, 8, 8, 5, 7}), 4);
-  EXPECT_EQ(common_ends(ops, std::vector<uint64_t>{5, 7}), 2);
-  EXPECT_EQ(common_ends(ops, std::vector<uint64_t>{9, 5}), 0);
-  EXPECT_EQ(common_ends(ops, {}), 0);
-}
-
 TEST(OpSequence, EqualBeginningsHaveEqualHashes) {
   const OpSequence a(std::vector<OpSignature>{5, {9, 1}, 5});
   const OpSequence b(std::vector<OpSignature>{5, {9, 2}, 7});

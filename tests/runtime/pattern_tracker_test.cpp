@@ -103,24 +103,6 @@ TEST_F(VaryingProgram, LengthsThatNeverRepeatArePlannedAfterTwoSteps) {
   EXPECT_EQ(runtime().figures().deviation_count, 0);
 }
 
-// As where the first step ends with a barrier, or with a line in a log.
-TEST_F(VaryingProgram, AStepThatOneOpTellsFromTheOneBeforeIsPlanned) {
-  open(14);
-  const auto step_of_passes = [&] {
-    for (int i = 0; i < 10; ++i) pass(10, 1);
-    update();
-  };
-  step();
-  op(70, 0, {weights_[0]}, {}, 0);
-  step_of_passes();
-  EXPECT_EQ(planned_.size(), 0u);
-  step_of_passes();
-  EXPECT_EQ(planned_.size(), 1u);
-  step_of_passes();
-  EXPECT_EQ(last().mode, Mode::kPlanned);
-  EXPECT_EQ(planned_share(), 1.0);
-}
-
 // As the second step of DDP makes buckets for the gradients, which later steps have from the step
 // before.
 TEST_F(VaryingProgram, AStepThatMakesABufferForLaterOnesIsNearlyTheSame) {
