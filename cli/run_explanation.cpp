@@ -21,12 +21,13 @@ std::string number_of(const JsonNode& node, const char* field) {
 }
 
 std::string pattern_table(const JsonNode& patterns) {
-  Table table({"pattern", "ops", "steps", "ops that followed a plan", "plans"});
+  Table table({"pattern", "ops", "steps", "planned", "plans"});
   for (size_t i = 0; i < patterns.size(); ++i) {
     const JsonNode pattern = patterns.element(i);
-    table.add({number_of(pattern, "id"), number_of(pattern, "op_count"),
-               number_of(pattern, "iterations"), planned_share(pattern),
-               number_of(pattern, "plans")});
+    const std::string name = pattern["name"].text();
+    table.add({fmt::format("{}: {}", number_of(pattern, "id"), name),
+               number_of(pattern, "op_count"), number_of(pattern, "iterations"),
+               planned_share(pattern), number_of(pattern, "plans")});
   }
   return table.text();
 }

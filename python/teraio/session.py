@@ -393,7 +393,8 @@ class Session:
         TERAIO keeps the patterns that were used last, within 512 MB.
 
         - `id`: a number that no other pattern of the session has.
-        - `name`: the name of the trace of its first iteration.
+        - `name`: what an iteration consists of, such as "2 forward from embed (model.py:31), 1
+          backward, 1 update".
         - `op_count`: the number of ops of an iteration. `iterations`: how many there were.
         - `ops`, `planned_ops`: the ops of all of them, and those that followed a plan.
         - `is_planned`: whether there is a plan. `plans`: the number of plans, for different sizes.
@@ -443,8 +444,8 @@ class Session:
         - `plan_from_step`: the first step that followed the plan; that of the session is 1.
           `is_found_by_search`: whether a search beside the training has found the plan.
           `predicted_gain`: the share of the step that it saves then, or 0.
-        - `first_timed_step`, `last_timed_step`: the steps whose op times the prediction has; 0 for
-          sizes that no step had.
+        - `first_timed_step`, `last_timed_step`: the steps whose op times the prediction has; 0 if
+          those of the recorded step.
         """
         prediction = self._core.prediction()
         if prediction is not None:

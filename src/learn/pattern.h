@@ -29,6 +29,7 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "iteration/op_sequence.h"
+#include "iteration/parts.h"
 #include "iteration/profile.h"
 #include "iteration/schedule.h"
 
@@ -91,7 +92,8 @@ class Pattern {
 
   const std::shared_ptr<const iteration::OpSequence>& sequence() const { return sequence_; }
   trace::OpIndex op_count() const { return sequence_->size(); }
-  const std::string& name() const { return variants_.front()->profile().trace.name; }
+  // What an iteration consists of, for people.
+  std::string name() const { return iteration::parts_of(variants_.front()->profile()); }
   bool is_like(const iteration::Profile& profile) const;
   // The order is that in which they came; the first one is measured.
   const std::vector<std::shared_ptr<Variant>>& variants() const { return variants_; }

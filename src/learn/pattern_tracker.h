@@ -58,7 +58,7 @@ struct PatternTrackerOptions {
 // Of one pattern so far. A value.
 struct PatternSummary {
   int64_t id = 0;
-  std::string name;
+  std::string name;  // what an iteration consists of: parts_of()
   int64_t op_count = 0;
   int64_t iteration_count = 0;
   int64_t ops_run = 0;

@@ -122,7 +122,7 @@ def test_what_a_session_tells_of_its_patterns_agrees(reference, tmp_path):
         assert {iteration["op_count"] for iteration in those} == {pattern["op_count"]}
         assert pattern["planned_ops"] == sum(each["planned_op_count"] for each in those)
         assert pattern["size_bytes"] > 0
-    assert len({pattern["name"] for pattern in patterns}) == len(patterns)
+    assert len({pattern["id"] for pattern in patterns}) == len(patterns)
 
 
 def test_on_demand_nothing_is_planned(tmp_path):
