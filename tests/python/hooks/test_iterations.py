@@ -34,55 +34,45 @@ def train(net, optimizer, steps, after_step=lambda step: None, rows=64):
         after_step(step)
 
 
-def test_manual_updates_divide_iterations(offload):
-    with offload() as session:
-        net = model()
-        for _ in range(8):
-            net(torch.ones(64, 256)).square().mean().backward()
-            with torch.no_grad():
-                for parameter in net.parameters():
-                    parameter -= 0.01 * parameter.grad
-                    parameter.grad = None
-        assert "planned" in modes(session)
+def backward(net):
+    net(torch.ones(64, 256)).square().mean().backward()
+
+
+def add_gradients(net, alpha):
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.add_(parameter.grad, alpha=alpha)
+
+
+def updates_by_hand(net):
+    backward(net)
+    add_gradients(net, -0.01)
+    net.zero_grad()
 
 
 def optimizer_per_parameter(net):
     """In the backward pass."""
-    optimizers = {each: torch.optim.AdamW([each]) for each in net.parameters()}
-
-    def update(parameter):
-        optimizers[parameter].step()
-        optimizers[parameter].zero_grad()
-
     for parameter in net.parameters():
+        optimizer = torch.optim.AdamW([parameter])
+
+        def update(parameter, optimizer=optimizer):
+            optimizer.step()
+            optimizer.zero_grad()
+
         parameter.register_post_accumulate_grad_hook(update)
-    return lambda: net(torch.ones(64, 256)).square().mean().backward()
+    return backward
 
 
 def optimizers_that_take_turns(net):
     other = model(1)
-    optimizers = {
-        net: torch.optim.AdamW(net.parameters()),
-        other: torch.optim.SGD(other.parameters(), lr=0.1, momentum=0.9),
-    }
-
-    def iteration():
-        for each, optimizer in optimizers.items():
-            train(each, optimizer, 1)
-
-    return iteration
+    optimizers = torch.optim.AdamW(net.parameters()), torch.optim.SGD(other.parameters(), lr=0.1)
+    return lambda net: (train(net, optimizers[0], 1), train(other, optimizers[1], 1))
 
 
 def micro_batches_and_an_evaluation(net):
     optimizer = torch.optim.AdamW(net.parameters())
-
-    def iteration():
-        net(torch.ones(64, 256)).square().mean().backward()
-        with torch.no_grad():
-            net(torch.ones(64, 256))
-        train(net, optimizer, 1)
-
-    return iteration
+    evaluate = torch.no_grad()(net.forward)
+    return lambda net: (backward(net), evaluate(torch.ones(64, 256)), train(net, optimizer, 1))
 
 
 def parameters_that_change_between_steps(net):
@@ -92,36 +82,15 @@ def parameters_that_change_between_steps(net):
             parameter /= parameter.norm() + 1
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 
-    def iteration():
-        for sign in (1, -1):
-            net(torch.ones(64, 256)).square().mean().backward()
-            with torch.no_grad():
-                for parameter in net.parameters():
-                    parameter.add_(parameter.grad, alpha=0.1 * sign)
+    def iteration(net):
+        backward(net)
+        add_gradients(net, 0.1)
+        backward(net)
+        add_gradients(net, -0.1)
         optimizer.step()
         optimizer.zero_grad()
 
     return iteration
-
-
-@pytest.mark.parametrize(
-    "program",
-    [
-        optimizer_per_parameter,
-        optimizers_that_take_turns,
-        micro_batches_and_an_evaluation,
-        parameters_that_change_between_steps,
-    ],
-)
-def test_iterations_are_those_of_the_program(offload, teraio, tmp_path, program):
-    with offload(report=tmp_path) as session:
-        iteration = program(model(depth=28))
-        for _ in range(10):
-            iteration()
-        assert len(session.iterations()) == session.counters()["iterations"] == 10
-        assert modes(session)[5:] == ["planned"] * 5
-    said = teraio("explain", "--run", tmp_path).splitlines()  # with 56 optimizers, for example
-    assert len(said) < 20 and max(map(len, said)) <= 100, said
 
 
 class Container(torch.optim.Optimizer):
@@ -135,11 +104,34 @@ class Container(torch.optim.Optimizer):
         self.inner.step(closure)
 
 
-def test_a_step_within_a_step_ends_one_iteration(offload):
-    with offload() as session:
-        net = model()
-        train(net, Container(torch.optim.AdamW(net.parameters())), 6)
-        assert modes(session) == ["on demand"] * 3 + ["planned"] * 3
+def optimizer_within_another(net):
+    optimizer = Container(torch.optim.AdamW(net.parameters()))
+    return lambda net: train(net, optimizer, 1)
+
+
+@pytest.mark.parametrize(
+    "program, parts",
+    [
+        (lambda net: updates_by_hand, "1 forward, 1 backward, 0 updates"),
+        (optimizer_per_parameter, "1 forward, 1 backward, 1 update"),
+        (optimizer_within_another, "1 forward, 1 backward, 1 update"),
+        (optimizers_that_take_turns, "2 forward, 2 backward, 2 updates"),
+        (micro_batches_and_an_evaluation, "3 forward, 2 backward, 1 update"),
+        (parameters_that_change_between_steps, "2 forward, 2 backward, 2 updates"),
+    ],
+)
+def test_iterations_are_those_of_the_program(offload, teraio, tmp_path, program, parts):
+    with offload(report=tmp_path) as session:
+        net = model(depth=28)
+        iteration = program(net)
+        for _ in range(10):
+            iteration(net)
+        assert len(session.iterations()) == session.counters()["iterations"] == 10
+        assert modes(session)[5:] == ["planned"] * 5
+        name = session.patterns()[-1]["name"]
+        assert re.sub(r" from 0 \(test_iterations.py:\d+\)", "", name, count=1) == parts
+    said = teraio("explain", "--run", tmp_path).splitlines()  # with 56 optimizers, for example
+    assert len(said) < 20 and max(map(len, said)) <= 100, said
 
 
 def test_the_trace_names_what_moves(offload):
