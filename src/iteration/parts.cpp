@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
+#include <string_view>
 #include <utility>
 
 namespace teraio::iteration {
@@ -14,6 +16,15 @@ bool updates(const trace::Trace& trace, const trace::Op& op) {
     const trace::TensorKind kind = trace.tensors[static_cast<size_t>(index)].kind;
     return kind == trace::TensorKind::kParameter || kind == trace::TensorKind::kOptimizerState;
   });
+}
+
+// Of the ops that change parameters: those of an optimizer have its name, as others of it do.
+std::set<std::string_view> updating_modules(const Profile& profile) {
+  std::set<std::string_view> modules;
+  for (size_t op = 0; op < profile.origins.size(); ++op)
+    if (!profile.origins[op].is_backward && updates(profile.trace, profile.trace.ops[op]))
+      modules.insert(profile.origins[op].module);
+  return modules;
 }
 
 // Of one row of forward passes, and what follows it.
@@ -31,9 +42,11 @@ std::string parts_of(const Profile& profile) {
   Row row;
   int64_t forward_count = 0, backward_count = 0, update_count = 0;
   std::string start;
+  const std::set<std::string_view> updating = updating_modules(profile);
   for (size_t op = 0; op < profile.origins.size(); ++op) {
     const OpOrigin& origin = profile.origins[op];
-    const bool is_forward = !origin.is_backward && !origin.module.empty();
+    const bool is_forward =
+        !origin.is_backward && !origin.module.empty() && !updating.contains(origin.module);
     if (is_forward && !row.is_forward) row = {op, true};
     if (is_forward) {
       if (start.empty()) start = text_of(origin);
