@@ -129,9 +129,9 @@ def test_iterations_are_those_of_the_program(offload, teraio, tmp_path, program,
         assert len(session.iterations()) == session.counters()["iterations"] == 10
         assert modes(session)[5:] == ["planned"] * 5
         name = session.patterns()[-1]["name"]
-        assert re.sub(r" from 0 \(test_iterations.py:\d+\)", "", name, count=1) == parts
+        assert re.sub(r" from 0 \(.*test_iterations.py:\d+\)", "", name, count=1) == parts
     said = teraio("explain", "--run", tmp_path).splitlines()  # with 56 optimizers, for example
-    assert len(said) < 20 and max(map(len, said)) <= 100, said
+    assert len(said) < 20 and max(map(len, said)) <= 140, said
 
 
 def test_the_trace_names_what_moves(offload):
