@@ -32,13 +32,20 @@ MemoryCurve empty_tier(const Problem& problem, plan::Tier tier) {
                      std::vector<double>(count, 0.0));
 }
 
+hardware::Hardware with_share_of_drives(hardware::Hardware hardware, double share) {
+  for (hardware::Drive& drive : hardware.drives)
+    for (int64_t* rate : {&drive.rates.read_bytes_per_second, &drive.rates.write_bytes_per_second})
+      *rate = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(*rate) * share));
+  return hardware;
+}
+
 }  // namespace
 
 PlanBuilder::PlanBuilder(const Problem& problem, PlanBuilderOptions options)
     : problem_(&problem),
       options_(std::move(options)),
       timeline_(options_.op_ns),
-      ledger_(problem.hardware, options_.op_ns),
+      ledger_(with_share_of_drives(problem.hardware, options_.drive_share), options_.op_ns),
       excess_(excess_of(problem), weights_of(options_)),
       tier_capacity_bytes_{problem.tier_capacity_bytes(plan::Tier::kSsd),
                            problem.tier_capacity_bytes(plan::Tier::kHost)},

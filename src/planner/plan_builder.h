@@ -36,6 +36,9 @@ struct PlanBuilderOptions {
   // multiple of the time that the drives would take to write and to read it once. The tier is then
   // chosen by cost, too. 0: room is free, and relief alone decides.
   double host_price = 0;
+  // The share of the drives' bandwidth that may be booked. On a fast link, drives that are booked
+  // to the last are late at every op.
+  double drive_share = 1;
   // Tensors for which request latency is a larger share of the read time than this get no timed
   // candidates.
   double latency_share_max = 1;

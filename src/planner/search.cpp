@@ -34,6 +34,8 @@ constexpr double kLateWriteReach = 0.005;
 // Later rounds postpone writes only when that has made the step shorter than this times the other.
 // A smaller gain in one round says little about the next.
 constexpr double kLateWritesRatioMax = 0.995;
+// The first of so many rounds may book all of the drives.
+constexpr int kDriveShareRounds = 3;
 // The search ends when a step takes at most this times the lower bound.
 constexpr double kGoodEnough = 1.0002;
 // A search ends when so many pairs of drawn configurations in a row gain nothing. On most traces
@@ -335,8 +337,9 @@ class Search {
     if (!drives_share_directions(problem)) timing.writes = WriteTiming::kAtOnce;
     const int rounds = config.rounds * (is_thorough() ? 1 : options_.round_factor);
     for (int round = 0; round < rounds && !done(incumbent); ++round) {
+      const double drive_share = round % kDriveShareRounds == 0 ? 1 : config.drive_share;
       std::optional<Execution> execution =
-          attempt(config, problem, op_ns, prices, timing, incumbent);
+          attempt(config, problem, op_ns, prices, drive_share, timing, incumbent);
       if (!execution) break;
       op_ns = std::move(execution->stretched_ns);
       learn(prices, prices_of(ideal_ns_, op_ns, config), config.price_memory);
@@ -352,9 +355,10 @@ class Search {
 
   std::optional<Execution> attempt(const SearchConfig& config, const Problem& problem,
                                    const std::vector<double>& op_ns,
-                                   const std::vector<double>& prices, Timing& timing,
-                                   Incumbent& incumbent) const {
+                                   const std::vector<double>& prices, double drive_share,
+                                   Timing& timing, Incumbent& incumbent) const {
     PlanBuilderOptions options;
+    options.drive_share = drive_share;
     options.early_writes = config.early_writes;
     options.ssd_write_price = config.ssd_write_price;
     options.host_price = config.host_price;

@@ -8,11 +8,13 @@
 namespace teraio::planner {
 namespace {
 
-constexpr std::array<SearchConfig, 2> kFast = {SearchConfig{.rounds = 3, .starts_ideal = true},
-                                               SearchConfig{.rounds = 3, .host_price = 0.7}};
-constexpr std::array<SearchConfig, 10> kBest = {
+constexpr std::array<SearchConfig, 2> kFast = {
+    SearchConfig{.rounds = 3, .starts_ideal = true, .drive_share = 0.6},
+    SearchConfig{.rounds = 3, .host_price = 0.7}};
+constexpr std::array<SearchConfig, 11> kBest = {
     SearchConfig{.rounds = 10, .starts_ideal = true},
     SearchConfig{.rounds = 10, .host_price = 0.7},
+    SearchConfig{.rounds = 10, .starts_ideal = true, .drive_share = 0.6},
     SearchConfig{.rounds = 10, .price_floor = 0.05, .prices_writes = true, .host_price = 0.3},
     SearchConfig{.rounds = 10, .tolerance = 0.02, .price_floor = 0.05, .prices_writes = true},
     SearchConfig{.rounds = 8, .price_reach = 0.005},
@@ -64,6 +66,7 @@ SearchConfig drawn_config(uint32_t number) {
   config.early_writes = uniform(0, 1) < 0.9;
   config.latency_share_max = uniform(0, 1) < 0.7 ? 1 : log_uniform(0.003, 0.1);
   config.host_price = uniform(0, 1) < 0.5 ? 0 : log_uniform(0.1, 4);
+  config.drive_share = uniform(0, 1) < 0.5 ? 1 : uniform(0.4, 1);
   return config;
 }
 

@@ -23,6 +23,8 @@ struct SearchConfig {
   double ssd_write_price = 1;    // see PlanBuilderOptions
   double host_price = 0;         // see PlanBuilderOptions
   double latency_share_max = 1;  // see PlanBuilderOptions
+  // Of two rounds in three: see PlanBuilderOptions.
+  double drive_share = 1;
 };
 
 std::span<const SearchConfig> fast_configs();
