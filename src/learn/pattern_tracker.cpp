@@ -198,6 +198,12 @@ void PatternTracker::note_early_end() {
   differences_.note(difference_at(follower_.next(), Difference::Kind::kEnd), variant_->profile());
 }
 
+engine::IterationRecord::Mode PatternTracker::mode() const {
+  using Mode = engine::IterationRecord::Mode;
+  if (!is_planned()) return Mode::kOnDemand;
+  return follower_.is_exact_end() ? Mode::kPlanned : Mode::kDeviated;
+}
+
 bool PatternTracker::wants_times() const {
   if (recording_.is_wanted) return true;
   if (!is_planned()) return false;

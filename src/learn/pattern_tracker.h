@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "engine/iteration_log.h"
 #include "engine/planned_moves.h"
 #include "engine/use.h"
 #include "iteration/follower.h"
@@ -99,13 +100,14 @@ class PatternTracker {
   bool wants_times() const;
   // Whether an iteration with the ops of this one has been recorded before.
   bool is_known_pattern() const { return library_.find(now_.key.ops) != nullptr; }
-  // Whether this iteration had exactly the ops of the plan that holds.
-  bool is_exact_end() const { return follower_.is_exact_end(); }
+  // Of the iteration that ends here: planned when it had exactly the ops of the plan that holds.
+  engine::IterationRecord::Mode mode() const;
 
-  bool is_planned() const { return variant_ != nullptr && variant_->is_planned(); }
   // An iteration has followed plans from its first op to its last.
   bool has_planned_iteration() const { return library_.has_planned_iteration(); }
-  bool is_following() const { return follower_.is_following(); }
+  bool is_following_plan() const { return is_planned() && follower_.is_following(); }
+  // Whether what is followed is the program's iteration, and not the only one so far.
+  bool knows_iteration() const { return variant_ != nullptr && is_expected(); }
   int64_t planned_op_count() const { return now_.planned_op_count; }  // of this iteration so far
   int64_t last_pattern() const { return library_.last_id(); }  // of the last iteration; 0: none
   // Of the plan that holds: ok, or why there is none.
@@ -139,6 +141,7 @@ class PatternTracker {
   // Where sizes differ from op to op, another plan may not fit any better.
   static constexpr int kSwitchesPerIteration = 8;
 
+  bool is_planned() const { return variant_ != nullptr && variant_->is_planned(); }
   void take_made_plans();
   void follow(Pattern& pattern, std::shared_ptr<Variant> variant, trace::OpIndex position,
               engine::PlannedMoves::Known known);

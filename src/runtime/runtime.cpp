@@ -255,8 +255,7 @@ void Runtime::wait_for_device(device::Event due) {
 // What the program is to wait for before it enqueues more.
 device::Event Runtime::note_enqueued(trace::OpIndex position) {
   const iteration::Schedule& schedule = engine_.plan().schedule();
-  const bool is_planned =
-      position != iteration::kLost && schedule.is_planned() && patterns_.is_following();
+  const bool is_planned = position != iteration::kLost && patterns_.is_following_plan();
   if (!is_planned || schedule.plan()->migrations.empty()) return {};
   if (options_.engine.device->is_host_addressable()) return {};  // its compute has happened
   return engine_.plan().note_enqueued(
@@ -424,7 +423,8 @@ void Runtime::start_iteration(bool is_complete) {
 void Runtime::begin_step() {
   const std::lock_guard lock(mutex_);
   const bool is_first = detector_.expect_steps();
-  if (is_first && !patterns_.has_planned_iteration()) observer_.join_iterations();
+  if (is_first && observer_.log().iteration_count() > 0 && !patterns_.has_planned_iteration())
+    observer_.join_iterations();
 }
 
 void Runtime::end_step(uint64_t optimizer) {
@@ -446,13 +446,10 @@ void Runtime::finish_step(uint64_t optimizer) {
 }
 
 void Runtime::end_iteration() {
-  const auto mode = !patterns_.is_planned()    ? engine::IterationRecord::Mode::kOnDemand
-                    : patterns_.is_exact_end() ? engine::IterationRecord::Mode::kPlanned
-                                               : engine::IterationRecord::Mode::kDeviated;
   const bool is_repeated = detector_.is_repeated();
   observer_.end_iteration({.op_count = detector_.op_count(),
                            .planned_op_count = patterns_.planned_op_count(),
-                           .mode = mode,
+                           .mode = patterns_.mode(),
                            .is_repeated = is_repeated,
                            .is_known = patterns_.is_known_pattern()});
   learn::PatternTracker::IterationEnd end;
@@ -533,7 +530,7 @@ RunFigures Runtime::figures(bool with_unmovable_bytes) const {
   figures.offloaded_bytes = engine_.amounts().offloaded_bytes;
   figures.discarded_bytes = engine_.amounts().discarded_bytes;
   figures.unanswered_bytes = engine_.amounts().unanswered_bytes;
-  figures.is_following_plan = patterns_.is_planned() && patterns_.is_following();
+  figures.is_following_plan = patterns_.is_following_plan();
   figures.uses_stores = uses_stores_;
   figures.has_transfers = engine_.amounts().has_transfers();
   if (with_unmovable_bytes) figures.unmovable_bytes = engine_.unmovable_bytes() + outside_bytes_;
@@ -543,7 +540,7 @@ RunFigures Runtime::figures(bool with_unmovable_bytes) const {
 RunKnowledge Runtime::knowledge() const {
   const std::lock_guard lock(mutex_);
   RunKnowledge knowledge;
-  if (!engine_.plan().schedule().is_empty())
+  if (!engine_.plan().schedule().is_empty() && patterns_.knows_iteration())
     knowledge.trace = engine_.plan().schedule().profile().trace;
   if (const trace::Trace* last = patterns_.last_trace()) knowledge.last_trace = *last;
   knowledge.plan = engine_.plan().schedule().plan();
