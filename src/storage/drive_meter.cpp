@@ -25,6 +25,7 @@ void DriveMeter::add_bytes(io::Direction direction, int64_t size_bytes, bool was
     (is_read ? counters_.gpu_direct_bytes_read : counters_.gpu_direct_bytes_written) += size_bytes;
   lane(direction).bytes += size_bytes;
   lane(direction).bytes_since_note += size_bytes;
+  ++lane(direction).ended_since_note;
 }
 
 void DriveMeter::note_load(io::Direction direction, int64_t now_ns) {
@@ -37,15 +38,15 @@ void DriveMeter::note_load(io::Direction direction, int64_t now_ns) {
   if (is_settled_)
     load_meter_.add(*load_, std::exchange(unmetered_ns_, 0), is_read ? bytes : 0,
                     is_read ? 0 : bytes);
-  has_moved_[static_cast<size_t>(direction)] = true;
+  to_end_[static_cast<size_t>(direction)] -= lane(direction).ended_since_note;
 }
 
 void DriveMeter::pass_time_under(std::optional<Load> load, int64_t duration_ns) {
   if (std::exchange(load_, load) != load) {
-    has_moved_ = {};
+    to_end_ = {lanes_[0].in_flight, lanes_[1].in_flight};
     unmetered_ns_ = 0;
   }
-  is_settled_ = (has_moved_[0] || load == Load::kWrites) && (has_moved_[1] || load == Load::kReads);
+  is_settled_ = to_end_[0] <= 0 && to_end_[1] <= 0;
   if (is_settled_) unmetered_ns_ += duration_ns;
 }
 
@@ -74,6 +75,7 @@ bool DriveMeter::note(io::Direction direction, int32_t in_flight, int64_t now_ns
   own.noted_ns = now_ns;
   own.in_flight = in_flight;
   own.bytes_since_note = 0;
+  own.ended_since_note = 0;
   if (own.loaded_ns < kLoadedNs) return false;
   const double sample =
       static_cast<double>(own.loaded_bytes) * 1e9 / static_cast<double>(own.loaded_ns);

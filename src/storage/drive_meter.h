@@ -21,6 +21,7 @@ class DriveMeter {
   // holds the most requests in flight per direction.
   DriveMeter(std::string name, std::string io_path, const std::array<int32_t, 2>& in_flight_max);
 
+  // A request has ended.
   void add_bytes(io::Direction direction, int64_t size_bytes, bool was_gpu_direct = false);
   void set_gpu_direct_off(std::string reason) { counters_.gpu_direct_off = std::move(reason); }
   void add_error() { ++counters_.error_count; }
@@ -51,6 +52,7 @@ class DriveMeter {
     int32_t in_flight = 0;
     int64_t bytes = 0;
     int64_t bytes_since_note = 0;
+    int64_t ended_since_note = 0;  // requests
     int64_t busy_ns = 0;
     int64_t loaded_bytes = 0;
     int64_t loaded_ns = 0;
@@ -70,9 +72,9 @@ class DriveMeter {
   const Lane& lane(io::Direction direction) const { return lanes_[static_cast<size_t>(direction)]; }
 
   // Gives the load meter what `direction` has moved since the last note() of any direction, and the
-  // time that it took. Under each load, that is what ends after the first request of each direction
-  // that makes the load: these had been under way before, so that their bytes took longer than the
-  // load has lasted. What has not ended when the load does is left out with its time.
+  // time that it took. Under each load, that is what ends after all requests that were in flight
+  // when it began: a drive may serve them at the same time, or have begun before. What has not
+  // ended when the load does is left out with its time.
   void note_load(io::Direction direction, int64_t now_ns);
   void pass_time_under(std::optional<Load> load, int64_t duration_ns);
   // Returns nothing where the drive is not under load.
@@ -82,8 +84,8 @@ class DriveMeter {
   std::array<Lane, 2> lanes_;
   LoadMeter load_meter_;
   std::optional<Load> load_;         // in the time before the last note() of any direction
-  std::array<bool, 2> has_moved_{};  // by direction: a request has ended since that load began
-  bool is_settled_ = false;          // each direction of the load had moved before that time
+  std::array<int64_t, 2> to_end_{};  // by direction: requests of those that the load began with
+  bool is_settled_ = false;          // these had ended before that time
   int64_t unmetered_ns_ = 0;         // since the last request that the load meter knows
   int64_t noted_ns_ = 0;
 };

@@ -95,7 +95,8 @@ class DriveLoadsTest : public DriveMeterTest {
 
 TEST_F(DriveLoadsTest, RatesAreKeptByLoad) {
   const auto pass_a_second = [this](PerDirection in_flight, PerDirection bytes) {
-    for (int i = 0; i < 3; ++i) pass(kSecond, in_flight, bytes);  // the last one ends the sample
+    // Those in flight at the begin, one that counts, and one that ends the sample.
+    for (int i = 0; i < kDepth + 2; ++i) pass(kSecond, in_flight, bytes);
   };
   pass_a_second({kDepth, 0}, {400, 0});
   pass_a_second({0, 2}, {0, 300});
@@ -123,6 +124,17 @@ TEST_F(DriveLoadsTest, WhatWasUnderWayBeforeALoadDoesNotCount) {
   const LoadedRates alone = meter_.counters(now_ns_).writes_alone;
   EXPECT_GE(alone.sample_count, 3);
   EXPECT_NEAR(alone.write_bytes_per_second, 100'000, 1);
+}
+
+// The drive takes 10 ms for eight reads at once, which end within one more.
+TEST_F(DriveLoadsTest, ABurstIsNoLoad) {
+  constexpr int64_t kMs = kSecond / 1000;
+  for (int i = 0; i < 2000; ++i) {
+    pass(10 * kMs, {kDepth, 0}, {0, 0});
+    for (int64_t left = kDepth; left > 0; --left) pass(kMs / kDepth, {left, 0}, {1000, 0});
+    pass(10 * kMs, {0, 0}, {0, 0});
+  }
+  EXPECT_EQ(meter_.counters(now_ns_).reads_alone.sample_count, 0);
 }
 
 }  // namespace
