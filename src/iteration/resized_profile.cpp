@@ -11,9 +11,8 @@ bool contains(const std::vector<trace::TensorIndex>& tensors, trace::TensorIndex
   return std::find(tensors.begin(), tensors.end(), tensor) != tensors.end();
 }
 
-// Which arguments an op reads depends on what a replay of it has by value
-// (Recorder::kind_of()), and hence on sizes: the arguments that the op names
-// tell whether it is the same.
+// Which arguments an op reads depends on what a replay of it has by value (Recorder::kind_of()),
+// and hence on sizes: the arguments that the op names tell whether it is the same.
 std::vector<trace::TensorIndex> reads_inside(const Profile& profile, size_t op) {
   std::vector<trace::TensorIndex> reads = profile.trace.ops[op].reads;
   std::erase_if(reads,
@@ -37,8 +36,7 @@ std::vector<bool> used_tensors(const trace::Trace& trace) {
   return is_used;
 }
 
-// A plan for both profiles must keep what either of them reads until it is
-// read.
+// A plan for both profiles must keep what either of them reads until it is read.
 void add_reads(Profile& profile, const Profile& other) {
   const std::vector<bool> is_used = used_tensors(profile.trace);
   for (size_t i = 0; i < profile.trace.ops.size(); ++i) {

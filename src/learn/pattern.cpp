@@ -9,8 +9,7 @@
 namespace teraio::learn {
 namespace {
 
-// Of the bytes of an iteration: where sizes exceed others by more, they are
-// larger.
+// Of the bytes of an iteration: where sizes exceed others by more, they are larger.
 constexpr double kLargerShare = 0.05;
 
 bool is_larger(const iteration::Profile& a, const iteration::Profile& b) {

@@ -1,20 +1,16 @@
-// Pattern: iterations that run the same ops on the same persistent tensors, and
-// the plans for them.
+// Pattern: iterations that run the same ops on the same persistent tensors, and the plans for them.
 //
-// Iterations of one pattern may differ in the sizes of their tensors: sequences
-// have other lengths, experts get other numbers of tokens. Sizes that have been
-// measured are a Variant each. The smallest plan with room serves other sizes,
-// until the one of a variant that fits better is made:
+// Iterations of one pattern may differ in the sizes of their tensors: sequences have other lengths,
+// experts get other numbers of tokens. Sizes that have been measured are a Variant each. The
+// smallest plan with room serves other sizes, until the one of a variant that fits better is made:
 //
 //   bytes at an op    128       256        640                   1024
 //   variants          planned   measured   runs on the plan of   planned
 //
-// Where each of two variants has tensors that are larger than the other's,
-// since each part of the iteration has sizes of its own, the pattern is
-// irregular: one plan for the largest size of each tensor serves all. A plan
-// that was made for larger tensors than the program has is safe. One for
-// smaller tensors may run short of memory, and the engine then evicts on
-// demand.
+// Where each of two variants has tensors that are larger than the other's, since each part of the
+// iteration has sizes of its own, the pattern is irregular: one plan for the largest size of each
+// tensor serves all. A plan that was made for larger tensors than the program has is safe. One for
+// smaller tensors may run short of memory, and the engine then evicts on demand.
 //
 // Threads: under the lock of its owner.
 #pragma once
@@ -76,12 +72,10 @@ struct SizesAtOp {
 class Pattern {
  public:
   static constexpr size_t kMeasuredMax = 16;
-  // Smaller inputs may be anything, the next batch for example: their sizes
-  // tell nothing of others.
+  // Smaller inputs may be anything, the next batch for example: their sizes tell nothing of others.
   static constexpr int64_t kTellingBytes = 64 * kKiB;
 
-  // `ops` is a hash of the ops, without the tensors that identify them; `sizes`
-  // one of the sizes.
+  // `ops` is a hash of the ops, without the tensors that identify them; `sizes` one of the sizes.
   struct Key {
     uint64_t ops = 0;
     uint64_t sizes = 0;
@@ -104,27 +98,26 @@ class Pattern {
 
   // A measured variant with these sizes; null: there is none.
   std::shared_ptr<Variant> measured(uint64_t sizes) const;
-  // Adds a measured variant. Returns null when there are enough: profile is not
-  // kept. Requires is_like(profile) and that no variant has these sizes.
+  // Adds a measured variant. Returns null when there are enough: profile is not kept. Requires
+  // is_like(profile) and that no variant has these sizes.
   std::shared_ptr<Variant> add_measured(iteration::Profile profile, uint64_t sizes);
 
-  // The planned variant that fits the sizes best: one with exactly these, else
-  // the smallest one that has room for them, else the largest one. Null: none
-  // is planned.
+  // The planned variant that fits the sizes best: one with exactly these, else the smallest one
+  // that has room for them, else the largest one. Null: none is planned.
   std::shared_ptr<Variant> fitting(const SizesAtOp& at) const;
   // Whether the variant has room for the inputs of the op.
   static bool has_room(const Variant& variant, const SizesAtOp& at);
 
-  // A variant that would fit better with a plan, and what makes the profile for
-  // it. The latter may be called by another thread later.
+  // A variant that would fit better with a plan, and what makes the profile for it. The latter may
+  // be called by another thread later.
   struct Wanted {
     std::shared_ptr<Variant> variant;
     std::function<iteration::Profile()> profile;
   };
   // Nothing: the plans that there are or are being made fit as well.
   std::optional<Wanted> wanted(const SizesAtOp& at);
-  // A plan has been made. Returns its variant, or null if the ticket is none of
-  // this pattern's. After a failure, the variant keeps its schedule.
+  // A plan has been made. Returns its variant, or null if the ticket is none of this pattern's.
+  // After a failure, the variant keeps its schedule.
   std::shared_ptr<Variant> take_made(
       int64_t ticket, const Result<std::shared_ptr<const iteration::Schedule>>& made);
 
@@ -147,8 +140,7 @@ class Pattern {
   std::shared_ptr<const iteration::OpSequence> sequence_;
   size_t measured_count_ = 1;
   bool is_irregular_ = false;
-  // Of all measured variants, and with a plan for it or an earlier one; null
-  // unless is_irregular_.
+  // Of all measured variants, and with a plan for it or an earlier one; null unless is_irregular_.
   std::shared_ptr<const iteration::Profile> envelope_;
   std::shared_ptr<Variant> roomy_;
   bool is_envelope_new_ = false;  // larger than the one that a plan was wanted for
