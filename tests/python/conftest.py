@@ -224,7 +224,7 @@ def open_timeline():
         yield lambda path: stack.enter_context(timeline_tables.open_timeline(path))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def browser():
     """Headless Chromium, from Debian."""
     from playwright.sync_api import sync_playwright
@@ -236,6 +236,58 @@ def browser():
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def opened(browser):
+    """Opens a page, with the files `beside` it that it may load; gives the tab. A message of the
+    console or another request fails the test."""
+    told, contexts = [], []
+
+    def note_request(url, known):
+        if url.partition("#")[0] not in known and not url.startswith(("data:", "blob:")):
+            told.append(url)
+
+    def opened(page, fragment="", beside=(), **options):
+        known = [path.as_uri() for path in (page, *beside)]
+        contexts.append(browser.new_context(**options))
+        tab = contexts[-1].new_page()
+        tab.on("console", lambda message: told.append(message.text))
+        tab.on("pageerror", lambda error: told.append(str(error)))
+        tab.on("request", lambda request: note_request(request.url, known))
+        tab.goto(page.as_uri() + fragment)
+        return tab
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert told == []
+
+
+SCREENS = {
+    "light": {"color_scheme": "light"},
+    "dark": {"color_scheme": "dark"},
+    "phone": {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True},
+}
+
+
+@pytest.fixture(params=SCREENS.values(), ids=SCREENS.keys())
+def screen(request):
+    """Options of `opened` for the screens that pages are read on."""
+    return request.param
+
+
+@pytest.fixture
+def everybody_can_read():
+    """Fails where a tab scrolls sideways or breaks a rule of accessibility."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    def everybody_can_read(tab):
+        assert not tab.evaluate("document.documentElement.scrollWidth > innerWidth")
+        found = Axe().run(tab, options={"preload": False})
+        assert found.violations_count == 0, found.generate_report()
+
+    return everybody_can_read
 
 
 @pytest.fixture
