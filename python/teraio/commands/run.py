@@ -165,7 +165,7 @@ def _run_and_save(program, session, options, trial):
         print(f"teraio: open {options.save_timeline} in ui.perfetto.dev")
     if options.report:
         print(f"teraio: `teraio report {options.report}` makes a page about this run")
-    return 0 if _verify(session, options.verify) and not failures else 1
+    return 0 if _verify(session, options) and not failures else 1
 
 
 def _save_early(session, options, reason):
@@ -195,17 +195,23 @@ def _saved(session, options):
             yield f"no {what} saved to {path}: {error}", False
 
 
-def _verify(session, path):
-    """Compares the hashes with the file `path`, or writes it, and prints one line about it.
+def _verify(session, options):
+    """Compares the hashes with the file of --verify, or writes it, and prints one line about it.
+    The report gets to know that they are equal.
 
     Returns:
         False if the hashes differ or the file cannot be used; True otherwise, also without a path.
     """
+    path = options.verify
     if not path:
         return True
     is_first = not os.path.exists(path)
     try:
         session.verify()
+        if options.report and not is_first:
+            from teraio.watch.run_writer import add_bits  # imports torch
+
+            add_bits(options.report, "the bits of another run (SHA-256)")
     except (Error, OSError) as error:
         print(f"teraio run: {error}", file=sys.stderr)
         return False

@@ -29,8 +29,8 @@ def render(template, figures, **values):
         "size": lambda size: format_size(round(size)),
         "duration": lambda seconds: duration(seconds) if seconds else "0",
         "duration_ns": lambda time_ns: format_duration(time_ns) if time_ns else "0",
-        "setting": _setting,
-        "setting_name": lambda name: label(name.removesuffix("_bytes").removesuffix("_ns")),
+        "setting": setting_text,
+        "setting_name": setting_name,
         "share": lambda share: f"{100 * share:.1f} %",
         "kind": label,
     }
@@ -40,12 +40,19 @@ def render(template, figures, **values):
     )
 
 
-def _setting(value, name):
+def setting_name(name):
+    """The name of a field of run.json, as a person writes it."""
+    return label(name.removesuffix("_bytes").removesuffix("_ns"))
+
+
+def setting_text(value, name):
     """The value of run.json's field `name`, as a person writes it."""
     if value is None:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(value)
     if name.endswith("_bytes"):
         return format_size(value)
     return format_duration(value) if name.endswith("_ns") else value

@@ -1,5 +1,6 @@
 """A report as an object: made from directories, saved to a file, or shown in a notebook."""
 
+import contextlib
 import html
 
 from teraio.errors import Error
@@ -34,15 +35,8 @@ class Report:
         else:
             from teraio.report.two_runs import page_of_runs as page_of
         self._names = [run.name for run in runs]
-        try:
+        with _damage_told(directories):
             self._page = page_of(*runs)
-        except Error:
-            raise
-        except Exception as error:  # of the libraries that draw, too
-            raise Error(
-                f"{' or '.join(map(str, directories))} has a file that no run writes so: "
-                f"{type(error).__name__}: {error}. Expected what `teraio run --report` has written"
-            ) from error
 
     def save(self, path):
         """Writes the page to a file, which opens in any browser.
@@ -61,3 +55,33 @@ class Report:
             f'<iframe srcdoc="{html.escape(self._page)}" title="Report of TERAIO" '
             f'style="width:100%;height:{_HEIGHT}px;border:0"></iframe>'
         )
+
+
+def save_results(directory, path):
+    """Writes what others may read about a run to a file: see shared.py.
+
+    Raises:
+        teraio.Error: the directory is not of a run, or a file in it is damaged.
+        OSError: the file cannot be written.
+    """
+    from teraio.report.run_directory import read_run_directory
+    from teraio.report.shared import results_of
+
+    run = read_run_directory(directory)
+    with _damage_told([directory]):
+        results = results_of(run)
+    replace_file(path, results.encode())
+
+
+@contextlib.contextmanager
+def _damage_told(directories):
+    """Raises teraio.Error for what goes wrong with damaged files, also in libraries that draw."""
+    try:
+        yield
+    except Error:
+        raise
+    except Exception as error:
+        raise Error(
+            f"{' or '.join(map(str, directories))} has a file that no run writes so: "
+            f"{type(error).__name__}: {error}. Expected what `teraio run --report` has written"
+        ) from error

@@ -2,6 +2,7 @@
 
 import os
 import platform
+from pathlib import Path
 
 import torch
 
@@ -20,11 +21,12 @@ def versions():
     return {name: version for name, version in found.items() if version}
 
 
-def machine(device):
+def machine(device, drives):
     """Returns facts about this machine as a dict.
 
     Args:
         device: the device of the session, as in `teraio.offload`.
+        drives: those of `Session.share()`.
     """
     facts = {
         "name": platform.node(),
@@ -34,7 +36,17 @@ def machine(device):
     }
     if device.startswith("cuda"):
         facts["gpu"] = torch.cuda.get_device_name(device)
+    if models := [model for drive in drives if (model := _model(drive["name"]))]:
+        facts["drives"] = models
     return facts
+
+
+def _model(drive):
+    """Returns the model that a drive reports, or None: virtual drives report none."""
+    try:
+        return Path("/sys/class/block", drive, "device", "model").read_text().strip()
+    except OSError:
+        return None
 
 
 def _processor():

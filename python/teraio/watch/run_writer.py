@@ -75,6 +75,7 @@ class RunWriter:
         iterations = self._session.iterations()
         first_step = step_count - len(iterations)
         prediction = self._session.prediction() or {}
+        share = self._session.share()
         return {
             "format": FORMAT,
             "command": notebook.command(),
@@ -82,8 +83,8 @@ class RunWriter:
             "ended_at": datetime.now().astimezone().isoformat(timespec="seconds"),
             "settings": self._settings,
             "versions": versions(),
-            "machine": machine(self._settings["device"]),
-            "share": self._session.share(),
+            "machine": machine(self._settings["device"], share["drives"]),
+            "share": share,
             # After the session there is no limit any more.
             "device_budget_bytes": self._settings["device_budget_bytes"],
             "device_peak_bytes": max((each["device_peak_bytes"] for each in iterations), default=0),
@@ -108,6 +109,16 @@ class RunWriter:
             "differences": self._session.differences(),
             "counters": counters,
         }
+
+
+def add_bits(directory, bits):
+    """Adds to the run.json in a directory how the bits of the run compare with others: a text.
+
+    Raises:
+        OSError: the file cannot be read or written.
+    """
+    path = Path(directory) / "run.json"
+    replace_file(path, json.dumps(json.loads(path.read_text()) | {"bits": bits}).encode())
 
 
 def _step(iteration):

@@ -36,9 +36,10 @@ def run_directory(warm_server, tmp_path_factory):
     """The directory of a run in about a third of the memory that it needs."""
     folder = tmp_path_factory.mktemp("run")
     (folder / "train.py").write_text(TRAINING)
-    words = ["--device-budget", "40MB", "--report", "report", "train.py"]
-    [done] = warm_server.run([(["-m", "teraio", "run", *words], {})], folder)
-    assert done.returncode == 0, done
+    words = ["--device-budget", "40MB", "--verify", "hashes.json", "--report", "report", "train.py"]
+    for _ in range(2):  # the first one writes the hashes
+        [done] = warm_server.run([(["-m", "teraio", "run", *words], {})], folder)
+        assert done.returncode == 0, done
     assert "`teraio report report` makes a page about this run" in done.stdout
     return folder / "report"
 
@@ -228,6 +229,42 @@ def test_two_runs_side_by_side(report, run_directory, tmp_path):
     assert "host limit 0 B 1.00 GB" in text
     figure = json.loads(re.search(r'id="data-steps">(.*?)</script>', page, re.DOTALL)[1])
     assert [each["name"] for each in figure["data"]] == ["report", "faster"]
+
+
+def test_results_to_share_name_no_path_host_or_user(report, run_directory, tmp_path):
+    """Every name of the run is one that can be found again, down to those of its machine."""
+    mine = tmp_path / "run_of_alice"
+    shutil.copytree(run_directory, mine)
+    run = json.loads((mine / "run.json").read_text())
+    assert run["bits"] == "the bits of another run (SHA-256)"
+    [drive] = run["share"]["drives"]
+    private = [drive["name"], drive["directory"], "train.py", "report", "hashes.json"]
+    assert "train.py" in run["command"] and run["settings"]["verify"] == "hashes.json"
+    run["machine"] |= {"name": "host_of_alice", "drives": ["Samsung SSD 990 PRO 2TB"]}
+    run["versions"]["kernel"] = "Linux 6.8.12-alice"
+    run["user"] = "alice"  # a field of the future
+    (mine / "run.json").write_text(json.dumps(run))
+    outcome = report("--share", mine)
+    assert (outcome.code, outcome.out) == (0, f"teraio report: {mine}/results.md\n"), outcome
+    text = (mine / "results.md").read_text()
+    told = text.replace("`teraio report --share`", "")
+    assert [word for word in (*private, "alice", "host_of", str(tmp_path)) if word in told] == []
+    median = [fact.value for fact in facts(read_run_directory(mine), []) if "measured" in fact.name]
+    for line in (
+        f"| processor | {run['machine']['processor']} |",
+        "| drives | Samsung SSD 990 PRO 2TB |",
+        f"| PyTorch | {run['versions']['PyTorch']} |",
+        "| kernel | Linux 6.8.12 |",
+        "| recompute | all |",
+        "| device budget | 40.0 MB |",
+        f"| step, measured | {median[0]} (median of",
+        "| losses, parameters, optimizer states | the bits of another run (SHA-256) |",
+    ):
+        assert line in text, (line, text)
+    del run["share"]
+    (mine / "run.json").write_text(json.dumps(run))
+    assert "has a file that no run writes so: KeyError" in report("--share", mine).err
+    assert "2 directories given" in report("--share", mine, mine).err
 
 
 def test_bad_input_is_refused_in_one_line(report, run_directory, tmp_path):
