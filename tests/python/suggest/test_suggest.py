@@ -150,6 +150,9 @@ def test_wrong_values_end_it_before_the_script_runs(suggest, option, value):
         ("NVIDIA A100-SXM4-80GB", "a100-80gb"),
         ("NVIDIA A100-PCIE-40GB", "a100-40gb"),
         ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+        ("NVIDIA GeForce RTX 5060 Ti", "rtx-5060-ti"),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "rtx-pro-6000"),
+        ("NVIDIA GH200 480GB", "gh200"),
     ],
 )
 def test_rates_of_a_gpu_by_its_name(gpu, name):
