@@ -61,6 +61,13 @@ def _add_training(group) -> None:
     add("--optimizer-impl", choices=("single", "foreach", "fused"), default="single")
     add("--bf16", action="store_true", help="autocast to bfloat16")
     add(
+        "--dtype",
+        choices=("float32", "bfloat16"),
+        default="float32",
+        help="of weights, gradients and states of the optimizer",
+    )
+    add("--lora", type=int, default=0, metavar="RANK", help="train adapters by PEFT (0: weights)")
+    add(
         "--activation-checkpointing",
         choices=("none", "selective", "full"),
         nargs="?",
@@ -90,18 +97,29 @@ def _add_files(group) -> None:
 def build_model(args, config: LlamaConfig) -> Llama:
     torch.manual_seed(args.seed)
     with torch.device("meta"):
-        model = Llama(config, args.activation_checkpointing)
+        model = Llama(config, args.activation_checkpointing).to(getattr(torch, args.dtype))
     if args.tensor_parallel > 1:
         shard(model, args.tensor_parallel, args.device)
     model.to_empty(device=args.device)
     model.init_weights()
+    if args.lora:
+        _add_adapters(model, args.lora)
     return model
+
+
+def _add_adapters(model, rank: int) -> None:
+    """Freezes the model, and gives each matrix product of its blocks an adapter to train."""
+    from peft import LoraConfig, inject_adapter_in_model
+
+    targets = ["wq", "wk", "wv", "wo", "w1", "w2", "w3"]
+    inject_adapter_in_model(LoraConfig(r=rank, target_modules=targets), model)
 
 
 def build_optimizer(args, model) -> torch.optim.AdamW:
     """Builds AdamW with weight decay for matrices only, not for norms and biases."""
-    matrices = [p for p in model.parameters() if p.dim() >= 2]
-    others = [p for p in model.parameters() if p.dim() < 2]
+    trained = [p for p in model.parameters() if p.requires_grad]
+    matrices = [p for p in trained if p.dim() >= 2]
+    others = [p for p in trained if p.dim() < 2]
     return torch.optim.AdamW(
         [{"params": matrices}, {"params": others, "weight_decay": 0.0}],
         lr=args.learning_rate,

@@ -98,6 +98,17 @@ class TestTraining:
         for what in ("losses", "losses_sha256", "parameters_sha256", "optimizer_sha256"):
             assert resumed[what] == whole[what], what
 
+    def test_adapters_are_all_that_is_trained(self):
+        options = ["--preset", "tiny", "--dtype", "bfloat16", "--lora", "2"]
+        args = pretrain_llama.parse_arguments(options)
+        model = pretrain_llama.build_model(args, PRESETS["tiny"])
+        optimizer = pretrain_llama.build_optimizer(args, model)
+        trained = [p for group in optimizer.param_groups for p in group["params"]]
+        named = {p: name for name, p in model.named_parameters()}
+        assert {p.dtype for p in named} == {torch.bfloat16}
+        assert len(trained) == PRESETS["tiny"].layers * 7 * 2
+        assert all("lora_" in named[p] for p in trained)
+
     def test_script_knows_nothing_of_us(self):
         for source in [EXAMPLES / "pretrain_llama.py", *(EXAMPLES / "llama").glob("*.py")]:
             assert "teraio" not in source.read_text(), source
