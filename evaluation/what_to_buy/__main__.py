@@ -1,4 +1,4 @@
-"""Writes docs/what_to_buy.md: machines for full fine-tuning, compared by predicted steps.
+"""Writes docs/what_to_buy.md and docs/javascripts/fit_table.js: machines, by predicted steps.
 
 PYTHONPATH=. python -m evaluation.what_to_buy
 
@@ -12,50 +12,36 @@ import sys
 from doit.tools import config_changed
 
 from evaluation import cases, command, retime, tasks, traces
-from evaluation.what_to_buy import offers, page, steps
+from evaluation.what_to_buy import fit_table, grid, page, steps
 
 BUILD = cases.ROOT / "build" / "what-to-buy"
 PAGE = cases.ROOT / "docs" / "what_to_buy.md"
+TABLE = cases.ROOT / "docs" / "javascripts" / "fit_table.js"
 
 
-def main():
-    machines = offers.machines()
-    wanted = {step.key: step for step in map(lambda of: _step(*of), _questions(machines))}
+def main(workers=tasks.WORKERS):
+    questions = grid.questions()
+    wanted = {question.step.key: question.step for question in questions}
     dry_runs = {step.on_reference.key: step.on_reference for step in wanted.values()}
     others = [step for step in wanted.values() if step.key not in dry_runs]
-    plans = [_plan_task(*of) for of in _questions(machines)]
     return tasks.run_tasks(
         [
             *map(_trace_task, dry_runs.values()),
             *map(_device_task, others),
-            *plans,
-            _page_task(machines),
+            *map(_plan_task, questions),
+            _page_task(questions),
         ],
         BUILD,
+        workers,
     )
-
-
-def _questions(machines):
-    """Returns each (model, machine, system)."""
-    return [
-        (model, machine, system)
-        for model in steps.MODELS
-        for machine in machines
-        if machine.host_memory_gb in steps.MODELS[model].host_memories_gb
-        for system in steps.SYSTEMS
-    ]
-
-
-def _step(model, machine, system):
-    return steps.Step(model, machine.device["accelerator"], system.checkpointing)
 
 
 def _trace(step):
     return BUILD / "traces" / f"{step.key}.json.gz"
 
 
-def _outcome(model, machine, system):
-    return BUILD / "steps" / f"{steps.MODELS[model].key}-{machine.key}-{system.key}.json"
+def _outcome(question):
+    return BUILD / "steps" / f"{question.key}.json"
 
 
 def _trace_task(step):
@@ -81,40 +67,46 @@ def _device_task(step):
     }
 
 
-def _plan_task(model, machine, system):
-    step, path = _step(model, machine, system), _outcome(model, machine, system)
+def _plan_task(question):
+    trace, hardware = _trace(question.step), question.machine.hardware()
+    system = question.system.options
     return {
-        "name": f"analysis:{path.stem}",
-        "doc": path.stem,
-        "actions": [(tasks.without_traceback(_plan), [system, _trace(step), machine, path])],
-        "file_dep": [str(_trace(step)), str(command.TERAIO)],
-        "uptodate": [config_changed({"hardware": machine.hardware(), "system": system.options})],
-        "targets": [str(path)],
+        "name": f"analysis:{question.key}",
+        "doc": question.key,
+        "actions": [(tasks.without_traceback(_plan), [question])],
+        "file_dep": [str(trace), str(command.TERAIO)],
+        "uptodate": [config_changed({"hardware": hardware, "system": system})],
+        "targets": [str(_outcome(question))],
     }
 
 
-def _plan(system, trace, machine, path):
+def _plan(question):
+    path = _outcome(question)
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(steps.under(system, trace, machine)))
+    outcome = steps.under(question.system, _trace(question.step), question.machine)
+    path.write_text(json.dumps(outcome))
 
 
-def _page_task(machines):
-    """Returns the task that writes the page, which is quick and always runs."""
+def _page_task(questions):
+    """Returns the task that writes the page and the table, which is quick and always runs."""
     return {
         "name": "document",
         "doc": PAGE.name,
-        "actions": [(_write_page, [machines])],
-        "file_dep": [str(_outcome(*of)) for of in _questions(machines)],
+        "actions": [(_write, [questions])],
+        "file_dep": [str(_outcome(question)) for question in questions],
         "uptodate": [False],
     }
 
 
-def _write_page(machines):
-    runs = {model: {} for model in steps.MODELS}
-    for model, machine, system in _questions(machines):
-        outcome = json.loads(_outcome(model, machine, system).read_text())
-        runs[model].setdefault(machine.key, {})[system.key] = outcome
-    PAGE.write_text(page.text_of(runs, machines))
+def _write(questions):
+    outcomes = [(q, _read(q)) for q in questions]
+    TABLE.parent.mkdir(exist_ok=True)
+    TABLE.write_text(fit_table.text_of(outcomes))
+    PAGE.write_text(page.text_of(outcomes))
+
+
+def _read(question):
+    return json.loads(_outcome(question).read_text()) | {"tokens": question.step.tokens}
 
 
 if __name__ == "__main__":

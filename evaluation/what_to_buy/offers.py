@@ -1,15 +1,12 @@
 """The machines on offer, from offers.json: what they can do, and what they cost."""
 
-import itertools
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from teraio.dry_run import accelerator
 
 FILE = Path(__file__).with_name("offers.json")
-HOST_MEMORIES_GB = (64, 128, 256)
-DRIVE_COUNTS = (1, 2)
 # What a program can use of a device: the rest is for the CUDA context and rounding.
 USABLE_DEVICE_SHARE = 0.92
 SECONDS_PER_MONTH = 365.25 / 12 * 86_400
@@ -28,6 +25,9 @@ class Machine:
     def key(self):
         return f"{self.device['accelerator']}-{self.host_memory_gb}gb-{self.drives}"
 
+    def without_drives(self):
+        return replace(self, drives=0)
+
     @property
     def device_name(self):
         return accelerator.load(self.device["accelerator"]).name.removeprefix("NVIDIA ")
@@ -35,7 +35,6 @@ class Machine:
     def hardware(self):
         """Returns the content of its hardware file (docs/formats.md)."""
         link = self.device["link_bytes_per_second"]
-        host = self.assumptions["host_memory"]
         memory_bytes = accelerator.load(self.device["accelerator"]).memory_bytes
         return {
             "format": "teraio-hardware/1",
@@ -43,13 +42,18 @@ class Machine:
             "device_memory_bytes": int(USABLE_DEVICE_SHARE * memory_bytes),
             "device_link": {"read_bytes_per_second": link, "write_bytes_per_second": link},
             "host": {
-                "capacity_bytes": int(self.host_memory_gb * 10**9 * host["usable_share"]),
-                "read_bytes_per_second": host["bytes_per_second"],
-                "write_bytes_per_second": host["bytes_per_second"],
+                "capacity_bytes": int(self.host_memory_gb * 10**9 * self._host["usable_share"]),
+                "read_bytes_per_second": self._host["read_bytes_per_second"],
+                "write_bytes_per_second": self._host["write_bytes_per_second"],
             },
             "drives": [self._drive(number) for number in range(self.drives)],
             "request_latency_ns": 20_000,
         }
+
+    @property
+    def _host(self):
+        """Returns the assumptions about host memory; a device may come with memory of its own."""
+        return self.assumptions["host_memory"] | self.device.get("host_memory", {})
 
     def _drive(self, number):
         described = ("price", "date", "source")
@@ -59,8 +63,7 @@ class Machine:
     def price(self):
         """Returns the price of the machine with its drives."""
         memory_gib = self.host_memory_gb * 10**9 / 2**30
-        memory = memory_gib * self.assumptions["host_memory"]["price_per_gib"]
-        return self._price_without_memory() + memory
+        return self._price_without_memory() + memory_gib * self._host["price_per_gib"]
 
     def _price_without_memory(self):
         drives = self.drives * self.assumptions["drive"]["price"]
@@ -80,8 +83,26 @@ class Machine:
         return (self.price() - drives) / service + drives / min(life_months, service)
 
 
-def machines():
-    """Returns all machines, by device, host memory and drives."""
-    assumptions = json.loads(FILE.read_text())
-    every = itertools.product(assumptions["devices"], HOST_MEMORIES_GB, DRIVE_COUNTS)
-    return [Machine(assumptions, *of) for of in every]
+def machines(keys, host_memories_gb, drive_counts):
+    """Returns the machines of the devices `keys`, by device, host memory and drives.
+
+    A device that comes with host memory is in them with this memory alone.
+    """
+    assumptions = load()
+    return [
+        Machine(assumptions, device, host_memory_gb, drives)
+        for device in assumptions["devices"]
+        if device["accelerator"] in keys
+        for host_memory_gb in _memories_of(device, host_memories_gb)
+        for drives in drive_counts
+    ]
+
+
+def load():
+    """Returns the assumptions: the content of offers.json."""
+    return json.loads(FILE.read_text())
+
+
+def _memories_of(device, host_memories_gb):
+    own = device.get("host_memory")
+    return [own["gb"]] if own else host_memories_gb

@@ -1,5 +1,6 @@
 """Fills page.template.md with tables of the predicted steps."""
 
+import json
 import textwrap
 from pathlib import Path
 
@@ -8,65 +9,173 @@ from evaluation.what_to_buy import offers, steps
 from teraio.dry_run import accelerator
 
 TEMPLATE = Path(__file__).with_name("page.template.md")
-HEADER = [
-    "device",
-    "host memory",
-    "drives",
-    "TERAIO, tokens/s",
-    "of ideal",
-    "waits for",
-    "drives last",
-    "price",
-    "price per 10^9 tokens",
-    "ZeRO-Offload, tokens/s",
-    "ZeRO-Infinity, tokens/s",
-]
+MEASURED = Path(__file__).with_name("measured.json")
+SMALL, LARGE = (count * steps.MICRO_BATCH_TOKENS for count in (2, 16))
+WITH_DRIVES = 2  # the drives of the machines in tables
 
 
-def text_of(runs, machines):
-    """Returns the page in Markdown; runs[model][machine.key][system.key] are of steps.under."""
-    assumptions = machines[0].assumptions
+def text_of(outcomes):
+    """Returns the page in Markdown; `outcomes` are pairs of a question and its outcome."""
+    assumptions, answers = offers.load(), Answers(outcomes)
     values = {
-        "tables": "\n".join(_section(model, runs[model], machines) for model in runs),
-        "offers": _offers(assumptions, machines),
+        "advice": textwrap.fill(_advice(answers), 120),
+        "eight": _table_of_8b(answers),
+        "systems": _table_of_systems(answers),
+        "measured": _table_of_measured(answers),
+        "plans": f"{len(outcomes):,}",
+        "offers": _offers(assumptions),
         "service_months": str(assumptions["service_months"]),
         "usable_host": _percent(assumptions["host_memory"]["usable_share"]),
         "usable_device": _percent(offers.USABLE_DEVICE_SHARE),
-        "reference": accelerator.load(steps.REFERENCE).name.removeprefix("NVIDIA "),
-        "tokens": f"{steps.TOKENS_PER_STEP:,}",
-        "micro_batch": (
-            f"{steps.MICRO_BATCHES} micro-batches of {steps.MICRO_BATCH} sequences of "
-            f"{steps.SEQUENCE_LENGTH:,} tokens"
-        ),
+        "reference": _name(steps.REFERENCE),
     }
     return document.filled(TEMPLATE.read_text(), values)
 
 
-def _section(model, runs, machines):
-    machines = [machine for machine in machines if machine.key in runs]
-    rows = [_row(machine, runs[machine.key]) for machine in machines]
-    advice = textwrap.fill(_advice(runs, machines), 120)
-    return f"### {model}\n\n{advice}\n\n{tables.table(HEADER, rows)}\n"
+class Answers:
+    """The outcomes, found by what was asked."""
+
+    def __init__(self, outcomes):
+        self.outcomes = outcomes
+        self._by_key = {_key(q.step, q.machine, q.system): run for q, run in outcomes}
+
+    def run(self, model, training, tokens, machine, system=steps.TERAIO):
+        """Returns the outcome, or None where the grid has no such question."""
+        count, device = tokens // steps.MICRO_BATCH_TOKENS, machine.device["accelerator"]
+        step = steps.Step(model, training, count, device, system.checkpointing)
+        return self._by_key.get(_key(step, machine, system))
+
+    def machines(self, **wanted):
+        """Returns the machines of our plans of steps with the fields `wanted`, each once."""
+        found = {
+            q.machine.key: q.machine
+            for q, _ in self.outcomes
+            if q.system == steps.TERAIO
+            and all(getattr(q.step, name) == value for name, value in wanted.items())
+        }
+        return list(found.values())
+
+    def fastest(self, **wanted):
+        """Returns the fastest of our plans of steps with the fields `wanted`, or None."""
+        fitting = [
+            (q, run)
+            for q, run in self.outcomes
+            if q.system == steps.TERAIO
+            and "refused" not in run
+            and all(getattr(q.step, name) == value for name, value in wanted.items())
+        ]
+        return max(fitting, key=lambda of: tokens_per_second(of[1]), default=None)
 
 
-def _row(machine, systems):
-    ours = systems["teraio"]
-    drives = f"{machine.drives} x 2 TB"
-    start = [machine.device_name, f"{machine.host_memory_gb} GB", drives]
-    price = f"${machine.price():,.0f}"
-    others = [_speed(systems["zero-offload"]), _speed(systems["zero-infinity"])]
-    if "refused" in ours:
-        return [*start, _refusal(ours), "", "", "", price, "", *others]
+def _key(step, machine, system):
+    return step.key, machine.key, system.key
+
+
+def _table_of_8b(answers):
+    header = ["device", "host memory", "drives", "price", "fp32 states", "131k tokens"]
+    header += ["drives last", "price per 10^9 tokens", "bf16 states", "131k tokens", "LoRA"]
+    rows = [_row_of_8b(answers, machine) for machine in _worth_a_row(answers)]
+    return tables.table(header, rows)
+
+
+def _worth_a_row(answers):
+    """Returns for each device and host memory the machine with the least price per token.
+
+    Machines that are hardly faster than one with less host memory are left out.
+    """
+    best = {}
+    for machine in answers.machines(model="8b", training="full-fp32", micro_batches=2):
+        run = answers.run("8b", "full-fp32", SMALL, machine)
+        if "refused" in run:
+            continue
+        place = (machine.device_name, machine.host_memory_gb)
+        if place not in best or price_per_billion(machine, run) < price_per_billion(*best[place]):
+            best[place] = machine, run
+    chosen, speed = [], {}
+    for machine, run in best.values():
+        if tokens_per_second(run) > 1.03 * speed.get(machine.device_name, 0):
+            chosen.append(machine)
+            speed[machine.device_name] = tokens_per_second(run)
+    return chosen
+
+
+def _row_of_8b(answers, machine):
+    def speed(training, tokens):
+        return _speed(answers.run("8b", training, tokens, machine))
+
+    run = answers.run("8b", "full-fp32", SMALL, machine)
     return [
-        *start,
-        _speed(ours),
-        _percent(ours["ideal_ns"] / ours["step_ns"]),
-        bottleneck(ours),
-        _duration(life_months(machine, ours)),
-        price,
-        f"${price_per_billion(machine, ours):,.0f}",
-        *others,
+        machine.device_name,
+        f"{machine.host_memory_gb} GB",
+        machine.drives,
+        f"${machine.price():,.0f}",
+        *(speed("full-fp32", tokens) for tokens in (SMALL, LARGE)),
+        *_costs(machine, run),
+        *(speed("full-bf16", tokens) for tokens in (SMALL, LARGE)),
+        _speed(answers.run("8b", "lora", SMALL, machine.without_drives())),
     ]
+
+
+def _costs(machine, run):
+    """Returns how long the drives last, and the price of a billion tokens."""
+    if "refused" in run:
+        return ["", ""]
+    life = _duration(life_months(machine, run)) if machine.drives else ""
+    return [life, _price_per_billion(machine, run)]
+
+
+def _table_of_systems(answers):
+    header = ["device", "host memory", "states", "TERAIO", "TERAIO, no drives"]
+    header += ["ZeRO-Offload", "ZeRO-3 offload", "ZeRO-Infinity"]
+    rows = []
+    for question, run in answers.outcomes:
+        if question.system == steps.ZERO_INFINITY and question.machine.drives == WITH_DRIVES:
+            rows.append(_row_of_systems(answers, question, run))
+    return tables.table(header, rows)
+
+
+def _row_of_systems(answers, question, infinity):
+    step, machine = question.step, question.machine
+    alone = machine.without_drives()
+
+    def speed(machine, system):
+        return _speed(answers.run(step.model, step.training, step.tokens, machine, system))
+
+    return [
+        machine.device_name,
+        f"{machine.host_memory_gb} GB",
+        steps.TRAININGS[step.training].name,
+        speed(machine, steps.TERAIO),
+        speed(alone, steps.TERAIO),
+        speed(alone, steps.ZERO_OFFLOAD),
+        speed(alone, steps.ZERO_INFINITY),
+        _speed(infinity),
+    ]
+
+
+def _table_of_measured(answers):
+    header = ["device", "what", "system", "tokens a step", "measured by others, tokens/s"]
+    header += ["ours, predicted", "why they differ"]
+    content = json.loads(MEASURED.read_text())
+    rows = [_row_of_measured(answers, row, content["reasons"]) for row in content["rows"]]
+    return tables.table(header, filter(None, rows))
+
+
+def _row_of_measured(answers, row, reasons):
+    """Returns the row with our fastest plan beside what was measured; None without a plan."""
+    tokens = row["tokens_per_step"]
+    what = f"{row['what']}, {steps.TRAININGS[row['training']].name}"
+    start = [_name(row["device"]), what, f"{row['system']} ({row['source']})"]
+    start += [f"{tokens:,}" if tokens else "not stated", f"{row['tokens_per_second']:,}"]
+    ours = answers.fastest(model=row["model"], training=row["training"], accelerator=row["device"])
+    if ours is None:
+        return None
+    question, run = ours
+    speed = tokens_per_second(run)
+    slower = speed < 0.95 * row["tokens_per_second"]
+    machine = question.machine
+    conditions = f"{question.step.tokens // 1000}k tokens, {machine.host_memory_gb} GB of host"
+    return [*start, f"{speed:,.0f} ({conditions})", reasons[row["why"]] if slower else ""]
 
 
 def bottleneck(run):
@@ -84,7 +193,7 @@ def bottleneck(run):
 
 
 def tokens_per_second(run):
-    return steps.TOKENS_PER_STEP / (run["step_ns"] / 1e9)
+    return run["tokens"] / (run["step_ns"] / 1e9)
 
 
 def life_months(machine, run):
@@ -98,48 +207,61 @@ def price_per_billion(machine, run):
     return per_month / (tokens_per_second(run) * offers.SECONDS_PER_MONTH) * 1e9
 
 
-def _advice(runs, machines):
-    """Names the cheapest and the fastest machine for a model under TERAIO."""
-    fitting = [m for m in machines if "refused" not in runs[m.key]["teraio"]]
-    if not fitting:
-        return "No machine of the table trains this model."
+def _price_per_billion(machine, run):
+    return f"${price_per_billion(machine, run):,.0f}"
 
-    def run_of(machine):
-        return runs[machine.key]["teraio"]
 
-    frugal = min(fitting, key=lambda m: price_per_billion(m, run_of(m)))
-    fastest = max(fitting, key=lambda m: tokens_per_second(run_of(m)))
-    cheapest = min(fitting, key=lambda m: m.price())
+def _advice(answers):
+    """Names the cheapest and the fastest machine for full fine-tuning of 8B under TERAIO."""
+    fitting = [
+        (question.machine, run)
+        for question, run in answers.outcomes
+        if (question.step.model, question.step.training) == ("8b", "full-fp32")
+        and question.step.tokens == SMALL
+        and question.system == steps.TERAIO
+        and "refused" not in run
+    ]
+    frugal = min(fitting, key=lambda of: price_per_billion(*of))
+    cheapest = min(fitting, key=lambda of: of[0].price())
     return (
-        f"{_described(frugal, 'A')} has the least price per token: "
-        f"${price_per_billion(frugal, run_of(frugal)):,.0f} per 10^9 tokens at "
-        f"{tokens_per_second(run_of(frugal)):,.0f} tokens/s. "
-        f"The fastest is {_described(fastest)}, with "
-        f"{tokens_per_second(run_of(fastest)):,.0f} tokens/s. "
-        f"The cheapest that trains it at all is {_described(cheapest)}, for "
-        f"${cheapest.price():,.0f}: {tokens_per_second(run_of(cheapest)):,.0f} tokens/s, and "
-        f"drives that last {_duration(life_months(cheapest, run_of(cheapest)))}."
+        f"With fp32 states, {_described(frugal[0], 'a')} has the least price per token: "
+        f"{_price_per_billion(*frugal)} per 10^9 tokens at "
+        f"{tokens_per_second(frugal[1]):,.0f} tokens/s. "
+        f"The cheapest that trains it at all is {_described(cheapest[0])}, for "
+        f"${cheapest[0].price():,.0f}: {tokens_per_second(cheapest[1]):,.0f} tokens/s, and "
+        f"drives that last {_duration(life_months(*cheapest))}."
     )
 
 
 def _described(machine, article="a"):
-    drives = "one drive" if machine.drives == 1 else f"{machine.drives} drives"
-    article += "n" if machine.device_name.startswith("H") else ""
+    drives = {0: "no drive", 1: "one drive"}.get(machine.drives, f"{machine.drives} drives")
+    article += "n" if machine.device_name.startswith(("H", "RTX")) else ""
     return f"{article} {machine.device_name} with {machine.host_memory_gb} GB and {drives}"
 
 
 def _speed(run):
-    return _refusal(run) if "refused" in run else f"{tokens_per_second(run):,.0f}"
+    """Returns tokens per second and the share of ideal, or why there is no plan."""
+    if run is None:
+        return ""
+    if "refused" in run:
+        return refusal(run)
+    share = _percent(run["ideal_ns"] / run["step_ns"])
+    return f"{tokens_per_second(run):,.0f} ({share})"
 
 
-def _refusal(run):
+def refusal(run):
+    """Returns why a plan was refused, in a few words."""
     message = run["refused"]
     if "the device budget is" in message:
         return "no: the device is full"
-    if "no tier has room" in message:
+    if "tiers have no room" in message or "no tier has room" in message:
         drives = "SSD" in message and "SSD 0" not in message
         return "no: host and drives are full" if drives else "no: host memory is full"
     return f"no: {message.partition(':')[0]}"
+
+
+def _name(key):
+    return accelerator.load(key).name.removeprefix("NVIDIA ")
 
 
 def _percent(share):
@@ -154,15 +276,14 @@ def _duration(months):
     return f"{months:.1f} months" if months >= 1 else f"{months * 365.25 / 12:.0f} days"
 
 
-def _offers(assumptions, machines):
+def _offers(assumptions):
     rows = [["machine without host memory", f"${assumptions['machine']['price']:,}"]]
     rows[0] += [assumptions["machine"]["date"], assumptions["machine"]["source"]]
     memory, drive = assumptions["host_memory"], assumptions["drive"]
     rows.append(["1 GiB of host memory", f"${memory['price_per_gib']}", memory["date"]])
     rows[-1].append(memory["source"])
     rows.append([drive["name"], f"${drive['price']}", drive["date"], drive["source"]])
-    names = {m.device["accelerator"]: m.device_name for m in machines}
     for device in assumptions["devices"]:
-        row = [names[device["accelerator"]], f"${device['price']:,}"]
+        row = [_name(device["accelerator"]), f"${device['price']:,}"]
         rows.append([*row, device["date"], device["source"]])
     return tables.table(["part", "price", "date", "source"], rows)

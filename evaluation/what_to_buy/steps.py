@@ -9,24 +9,48 @@ from evaluation import cases, kernels, retime, traces
 from evaluation.command import CommandFailed, teraio
 from teraio.dry_run import accelerator
 
-MICRO_BATCHES, MICRO_BATCH, SEQUENCE_LENGTH = 2, 4, 2048
-TOKENS_PER_STEP = MICRO_BATCHES * MICRO_BATCH * SEQUENCE_LENGTH
+MICRO_BATCH, SEQUENCE_LENGTH = 4, 2048
+MICRO_BATCH_TOKENS = MICRO_BATCH * SEQUENCE_LENGTH
 # The device of the dry runs: that with the least memory, for which fused ops are divided the most.
 # For the others, the times of its ops are changed; this is within 1 % of a dry run for them.
-REFERENCE = "rtx-4090"
+REFERENCE = "rtx-5060-ti"
+
+
+@dataclass(frozen=True)
+class Training:
+    """What is trained and in which precision: options of the script."""
+
+    name: str
+    options: tuple
+
+
+TRAININGS = {
+    "full-fp32": Training("fp32 states", ("--bf16",)),
+    "full-bf16": Training("bf16 states", ("--dtype", "bfloat16")),
+    "lora": Training("LoRA of bf16 weights", ("--dtype", "bfloat16", "--lora", 16)),
+}
 
 
 @dataclass(frozen=True)
 class Step:
-    """A training step of a model on a device; `checkpointing` is PyTorch's, of whole blocks."""
+    """A training step of a model on a device; `checkpointing` is PyTorch's, of whole blocks.
+
+    `model` and `training` are keys of MODELS and TRAININGS.
+    """
 
     model: str
+    training: str
+    micro_batches: int
     accelerator: str
     checkpointing: bool
 
     @property
+    def tokens(self):
+        return self.micro_batches * MICRO_BATCH_TOKENS
+
+    @property
     def key(self):
-        name = f"{MODELS[self.model].key}-{self.accelerator}"
+        name = f"{self.model}-{self.training}-{self.tokens // 1000}k-{self.accelerator}"
         return f"{name}-checkpointed" if self.checkpointing else name
 
     @property
@@ -37,8 +61,8 @@ class Step:
     def command(self):
         """Returns the arguments of `teraio dry-run`, as strings."""
         words = ["--accelerator", self.accelerator, cases.LLAMA, *MODELS[self.model].options]
-        words += ["--bf16", "--optimizer-impl", "fused", "--steps", 4]
-        words += ["--accumulation", MICRO_BATCHES, "--micro-batch", MICRO_BATCH]
+        words += [*TRAININGS[self.training].options, "--optimizer-impl", "fused", "--steps", 4]
+        words += ["--accumulation", self.micro_batches, "--micro-batch", MICRO_BATCH]
         words += ["--sequence-length", SEQUENCE_LENGTH]
         words += ["--activation-checkpointing"] if self.checkpointing else []
         return [str(word) for word in words]
@@ -56,11 +80,11 @@ class System:
 
 @dataclass(frozen=True)
 class Model:
-    """A model: options of the script, and the host memories that it is compared with."""
+    """A model: its parameters, and options of the script."""
 
-    key: str
+    name: str
+    parameters: int
     options: tuple
-    host_memories_gb: tuple
 
 
 def _llama(**shape):
@@ -74,17 +98,17 @@ def _llama(**shape):
 _14B = _llama(dim=5120, layers=40, heads=40, kv_heads=8, ffn_dim=17408, vocab_size=151_936)
 _32B = _llama(dim=5120, layers=64, heads=40, kv_heads=8, ffn_dim=27648, vocab_size=152_064)
 MODELS = {
-    "8B (Llama3)": Model("8b", _llama(), (64, 128, 256)),
-    "14B (the shape of Qwen3-14B)": Model("14b", _14B, (128, 256)),
-    "32B (the shape of Qwen2.5-32B)": Model("32b", _32B, (256,)),
-    "70B (Llama3)": Model("70b", ("--preset", "llama3-70b"), (256,)),
+    "8b": Model("8B (Llama3)", 8_030_261_248, _llama()),
+    "14b": Model("14B (the shape of Qwen3-14B)", 14_768_296_960, _14B),
+    "32b": Model("32B (the shape of Qwen2.5-32B)", 32_763_417_600, _32B),
+    "70b": Model("70B (Llama3)", 70_553_706_496, ("--preset", "llama3-70b")),
 }
-_OURS = ("--policy", "teraio", "--recompute", "all", "--effort", "fast")
-SYSTEMS = [
-    System("teraio", "TERAIO", _OURS, False),
-    System("zero-offload", "ZeRO-Offload", ("--policy", "zero-offload"), True),
-    System("zero-infinity", "ZeRO-Infinity", ("--policy", "zero-infinity"), True),
-]
+TERAIO = System(
+    "teraio", "TERAIO", ("--policy", "teraio", "--recompute", "all", "--effort", "fast"), False
+)
+ZERO_OFFLOAD = System("zero-offload", "ZeRO-Offload", ("--policy", "zero-offload"), True)
+# Without drives, this is ZeRO-3 with offload to host memory.
+ZERO_INFINITY = System("zero-infinity", "ZeRO-Infinity", ("--policy", "zero-infinity"), True)
 
 
 def dry_run(step, path):
@@ -93,7 +117,7 @@ def dry_run(step, path):
     partial = path.with_name(f"partial-{path.name}")
     try:
         teraio("dry-run", "--save-trace", partial, *step.command())
-        facts = {"name": step.key, "tokens_per_step": TOKENS_PER_STEP}
+        facts = {"name": step.key, "tokens_per_step": step.tokens}
         traces.write(kernels.only_kernels(traces.read(partial) | facts), partial)
         partial.replace(path)
     finally:
@@ -114,8 +138,10 @@ def _rates(name):
 def under(system, trace, machine):
     """Plans the trace for the machine under the system, and simulates the plan.
 
-    Returns what `teraio simulate --json` prints, or {"refused": why}.
+    Returns what `teraio simulate --json` prints, or {"refused": why}, and with either
+    `ideal_ns` and `natural_peak_bytes`, the time and the memory of the step without offloading.
     """
+    facts = without_offloading(traces.read(trace))
     with tempfile.TemporaryDirectory() as folder:
         hardware, plan = Path(folder) / "hardware.json", Path(folder) / "plan.json.gz"
         hardware.write_text(json.dumps(machine.hardware()))
@@ -123,5 +149,23 @@ def under(system, trace, machine):
         try:
             teraio("plan", *inputs, *system.options, "--out", plan)
         except CommandFailed as failure:
-            return {"refused": str(failure)}
-        return json.loads(teraio("simulate", *inputs, "--plan", plan, "--json"))
+            return facts | {"refused": str(failure)}
+        return facts | json.loads(teraio("simulate", *inputs, "--plan", plan, "--json"))
+
+
+def without_offloading(trace):
+    """Returns the time and the peak memory of a trace on a device that holds all of its tensors."""
+    sizes = {tensor["id"]: tensor["bytes"] for tensor in trace["tensors"]}
+    there = {tensor["id"] for tensor in trace["tensors"] if tensor["persistent"]}
+    held = sum(sizes[number] for number in there)
+    peak = held
+    for op in trace["ops"]:
+        new = {*op["reads"], *op["writes"]} - there
+        there |= new
+        held += sum(sizes[number] for number in new)
+        peak = max(peak, held + op.get("workspace_bytes", 0))
+        freed = there.intersection(op["frees"])
+        there -= freed
+        held -= sum(sizes[number] for number in freed)
+    ideal_ns = sum(op["duration_ns"] for op in trace["ops"])
+    return {"ideal_ns": ideal_ns, "natural_peak_bytes": peak}

@@ -1,32 +1,100 @@
-"""make what-to-buy: the machines, what they cost, and how the page describes a step."""
+"""make what-to-buy: how the page and the table for browsers describe predicted steps."""
 
-from evaluation.what_to_buy import offers, page, steps
+import json
+import sys
 
-MACHINES = offers.machines()
+import pytest
+import torch
+from evaluation import cases
+from evaluation.what_to_buy import fit_table, grid, page, steps
+
+sys.path.insert(0, str(cases.LLAMA.parent))
+import pretrain_llama
+from llama.model import Llama
+
+ZERO = (steps.ZERO_OFFLOAD, steps.ZERO_INFINITY)
+QUESTIONS = [
+    *grid.Part("8b", ("full-fp32",), 2, ("rtx-4090", "gh200"), (128,), (0, 2)).questions(),
+    *grid.Part("8b", ("full-fp32",), 2, ("rtx-4090",), (128,), (0, 2), ZERO).questions(),
+]
+NO_HOST = {"refused": "no tier has room for 9 bytes that leave at op 1: host holds 9, SSD 0"}
+NO_ROOM = {
+    "refused": "op 3 (x) needs 9 bytes more than the device budget of 8: the tiers have no room"
+}
+NO_DEVICE = {"refused": "op 3 (x) needs 9 bytes, the device budget is 8"}
 
 
 def run(step_s=10.0, written=10**12, stall_s=5.0):
     return {
+        "tokens": 16_384,
         "step_ns": step_s * 1e9,
         "stall_ns": stall_s * 1e9,
         "ideal_ns": (step_s - stall_s) * 1e9,
+        "natural_peak_bytes": 10**11,
+        "host_peak_bytes": 10**10,
         "ssd_bytes_written": written,
         "ssd_bytes_read": written,
         "stall_by_cause": {"memory": stall_s * 1e9, "read": 0, "write": 0},
     }
 
 
-def test_page_names_what_does_not_fit():
-    refused = {"refused": "no tier has room for 9 bytes that leave at op 1: host holds 9, SSD 0"}
-    systems = {
-        "teraio": run(),
-        "zero-offload": refused,
-        "zero-infinity": run(step_s=20.0),
+def outcomes(**of_systems):
+    """Pairs each question with a run, or with what `of_systems` has for the system's key."""
+    chosen = {system.replace("_", "-"): outcome for system, outcome in of_systems.items()}
+    return [
+        (
+            question,
+            run(written=question.machine.drives * 10**12) | chosen.get(question.system.key, {}),
+        )
+        for question in QUESTIONS
+    ]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [(NO_HOST, "no: host memory is full"), (NO_DEVICE, "no: the device is full")],
+)
+def test_page_names_what_does_not_fit(outcome, words):
+    text = page.text_of(outcomes(zero_offload=outcome, zero_infinity=run(step_s=20.0)))
+    assert text.count(f"| {words} |") == 1
+    assert f"| {16_384 / 20:,.0f} (75 %) |" in text
+    assert f"| {16_384 / 10:,.0f} (50 %) |" in text
+
+
+def test_table_for_browsers_has_a_row_for_each_of_our_plans():
+    text = fit_table.text_of(outcomes(teraio=NO_ROOM)[:1] + outcomes()[1:])
+    table = json.loads(text.removeprefix("window.TERAIO_FIT = ").removesuffix(";\n"))
+    rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+    assert [(row["device"], row["host_memory_gb"], row["drives"]) for row in rows] == [
+        ("rtx-4090", 128, 0),
+        ("rtx-4090", 128, 2),
+        ("gh200", 480, 0),  # comes with its host memory
+        ("gh200", 480, 2),
+    ]
+    assert (rows[0]["step_seconds"], rows[0]["waits_for"]) == (None, "no: host memory is full")
+    assert (rows[1]["step_seconds"], rows[1]["memory_needed_bytes"]) == (10.0, 10**11)
+    assert {row["model"] for row in rows} <= {model["key"] for model in table["models"]}
+
+
+def test_memory_without_offloading_is_what_lives_at_once():
+    trace = {
+        "tensors": [
+            {"id": 0, "bytes": 8, "persistent": True},
+            {"id": 1, "bytes": 4, "persistent": False},
+            {"id": 2, "bytes": 2, "persistent": False},
+        ],
+        "ops": [
+            {"reads": [0], "writes": [1], "frees": [], "duration_ns": 3, "workspace_bytes": 1},
+            {"reads": [1], "writes": [2], "frees": [1], "duration_ns": 4},
+            {"reads": [2], "writes": [0], "frees": [2], "duration_ns": 5},
+        ],
     }
-    text = page.text_of({"A model": {m.key: systems for m in MACHINES}}, MACHINES)
-    assert text.count("| no: host memory is full |") == len(MACHINES)
-    assert f"{steps.TOKENS_PER_STEP / 20:,.0f} |" in text
-    assert f"| {steps.TOKENS_PER_STEP / 10:,.0f} | 50 % |" in text
-    systems["zero-offload"] = {"refused": "op 3 (x) needs 9 bytes, the device budget is 8"}
-    text = page.text_of({"A model": {m.key: systems for m in MACHINES}}, MACHINES)
-    assert text.count("| no: the device is full |") == len(MACHINES)
+    assert steps.without_offloading(trace) == {"ideal_ns": 12, "natural_peak_bytes": 14}
+
+
+@pytest.mark.parametrize("model", steps.MODELS.values(), ids=steps.MODELS)
+def test_parameters_are_those_of_the_script(model):
+    config = pretrain_llama.config_of(pretrain_llama.parse_arguments(map(str, model.options)))
+    with torch.device("meta"):
+        count = sum(parameter.numel() for parameter in Llama(config).parameters())
+    assert count == model.parameters
