@@ -8,6 +8,8 @@ import torch
 
 from teraio._build_info import VERSION
 
+BLOCK_DEVICES = Path("/sys/class/block")
+
 
 def versions():
     """Returns the versions of TERAIO and of what it runs on: a dict from names to text."""
@@ -44,7 +46,7 @@ def machine(device, drives):
 def _model(drive):
     """Returns the model that a drive reports, or None: virtual drives report none."""
     try:
-        return Path("/sys/class/block", drive, "device", "model").read_text().strip()
+        return (BLOCK_DEVICES / drive / "device" / "model").read_text().strip()
     except OSError:
         return None
 

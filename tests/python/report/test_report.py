@@ -17,6 +17,7 @@ from teraio.report.residency import DEVICE, DRIVES, READING, WRITING, residency
 from teraio.report.run_directory import read_run_directory
 from teraio.report.summary import facts
 from teraio.report.timeline import Timeline
+from teraio.watch import environment
 from teraio_figures.timeline import COMPUTE, SSD_READ
 
 TRAINING = """\
@@ -265,6 +266,15 @@ def test_results_to_share_name_no_path_host_or_user(report, run_directory, tmp_p
     (mine / "run.json").write_text(json.dumps(run))
     assert "has a file that no run writes so: KeyError" in report("--share", mine).err
     assert "2 directories given" in report("--share", mine, mine).err
+
+
+def test_drives_tell_their_models(tmp_path, monkeypatch):
+    (tmp_path / "nvme0n1" / "device").mkdir(parents=True)
+    (tmp_path / "nvme0n1" / "device" / "model").write_text("Samsung SSD 990 PRO 2TB  \n")
+    monkeypatch.setattr(environment, "BLOCK_DEVICES", tmp_path)
+    drives = [{"name": "nvme0n1"}, {"name": "vda"}]
+    assert environment.machine("cpu", drives)["drives"] == ["Samsung SSD 990 PRO 2TB"]
+    assert "drives" not in environment.machine("cpu", drives[1:])
 
 
 def test_bad_input_is_refused_in_one_line(report, run_directory, tmp_path):
