@@ -183,7 +183,7 @@ test-python: build browser
 	@$(python) $(pytest) -m "not full" --ignore=$(yard)
 
 .PHONY: test-yard
-test-yard: build  ## test the examples, benchmarks and tools, on both levels
+test-yard: build browser  ## test the examples, benchmarks and tools, on both levels
 	@$(python) $(pytest) $(yard)
 
 # Optimizers and quantized bases of other packages have a folder and a run of their own: see
