@@ -9,24 +9,20 @@
   const TRAININGS = { "full-fp32": "all weights, fp32 states", "full-bf16": "all weights, bf16", lora: "LoRA" };
   // Of the memory of a device and of the host, what a run may use: as in the predictions.
   const USABLE = { device: 0.92, host: 0.75 };
-  const SECONDS_PER_DAY = 86400;
 
   const table = window.TERAIO_FIT;
   const form = document.getElementById("fit");
   if (!form || !table || table.format !== "teraio-fit/1") return;
   const rows = table.rows.map((row) => Object.fromEntries(table.columns.map((name, at) => [name, row[at]])));
   const find = (selector) => form.querySelector(selector);
-  const number = (value, digits = 3) =>
-    value.toLocaleString("en-US", value < 10 ** digits ? { maximumSignificantDigits: digits } : { maximumFractionDigits: 0 });
+  const number = (value) =>
+    value.toLocaleString("en-US", value < 1000 ? { maximumSignificantDigits: 3 } : { maximumFractionDigits: 0 });
   const percent = (share) => `${(100 * share).toFixed(0)} %`;
+  const seconds = (value) => (value >= 120 ? `${number(value / 60)} min` : `${number(value)} s`);
 
   function bytes(value) {
     const [unit, name] = value >= 1e12 ? [1e12, "TB"] : value >= 1e9 ? [1e9, "GB"] : [1e6, "MB"];
     return `${number(value / unit)} ${name}`;
-  }
-
-  function seconds(value) {
-    return value >= 120 ? `${number(value / 60)} min` : `${number(value)} s`;
   }
 
   function life(days) {
@@ -92,23 +88,24 @@
   const budgetGb = (choice) => Math.floor((USABLE.device * deviceBytes(choice)) / 1e9);
   const needsTeraio = (choice, said) => said.memory_needed_bytes > budgetGb(choice) * 1e9;
 
+  const speed = (choice, said) => number(choice.tokens_per_step / said.step_seconds);
+  const ofIdeal = (said) => percent(said.ideal_step_seconds / said.step_seconds);
+
   function verdict(choice, said) {
     if (said.unknown) return ["unknown", `Unknown: ${said.unknown}.`];
     if (said.refused) return ["no", `No, it does not fit: ${said.refused.replace(/^no: /, "")}.`];
     if (!needsTeraio(choice, said)) return ["yes", "Yes, it fits into the device memory (predicted). TERAIO is not needed."];
-    const speed = number(choice.tokens_per_step / said.step_seconds);
-    const ideal = percent(said.ideal_step_seconds / said.step_seconds);
-    return ["yes", `Yes, with TERAIO: ${speed} tokens/s, ${ideal} of ideal (predicted).`];
+    return ["yes", `Yes, with TERAIO: ${speed(choice, said)} tokens/s, ${ofIdeal(said)} of ideal (predicted).`];
   }
 
   function facts(choice, said) {
     const { drive } = table;
-    const days = (choice.drives * drive.rated_bytes_written * said.step_seconds) / said.ssd_bytes_written / SECONDS_PER_DAY;
+    const days = (choice.drives * drive.rated_bytes_written * said.step_seconds) / said.ssd_bytes_written / 86400;
     const cost = device(choice).price;
     return [
       ["Step", seconds(said.step_seconds), `${seconds(said.ideal_step_seconds)} with unlimited memory`],
-      ["Tokens per second", number(choice.tokens_per_step / said.step_seconds)],
-      ["Of ideal", percent(said.ideal_step_seconds / said.step_seconds)],
+      ["Tokens per second", speed(choice, said)],
+      ["Of ideal", ofIdeal(said)],
       ["Waits for", said.waits_for],
       choice.drives && ["Written per step", bytes(said.ssd_bytes_written), `${bytes(said.ssd_bytes_read)} read from the drives`],
       choice.drives && ["Drives last, 24 h a day", said.ssd_bytes_written ? life(days) : "not worn", `${choice.drives} x ${drive.name}`],
@@ -128,9 +125,12 @@
     return `teraio suggest train.py\n${[...words, "train.py"].join(" ")}`;
   }
 
-  function element(tag, text, attributes = {}) {
-    const made = Object.assign(document.createElement(tag), attributes);
-    made.textContent = text;
+  const element = (tag, textContent, attributes) =>
+    Object.assign(document.createElement(tag), { textContent, ...attributes });
+
+  function parent(tag, ...children) {
+    const made = document.createElement(tag);
+    made.append(...children);
     return made;
   }
 
@@ -149,27 +149,19 @@
 
   function showFacts(choice, said) {
     find(".fit-facts").replaceChildren(...facts(choice, said).map(([name, value, note]) => {
-      const fact = document.createElement("div");
-      const description = element("dd", value);
-      if (note) description.append(element("small", note));
-      fact.append(element("dt", name), description);
-      return fact;
+      const description = parent("dd", value, ...(note ? [element("small", note)] : []));
+      return parent("div", element("dt", name), description);
     }));
   }
 
   function showOthers(choice) {
     const [hosts, drives] = ["host_memory_gb", "drives"].map((axis) => points(rowsOf(choice), axis));
     const heading = (text, scope) => element("th", text, { scope });
-    const cell = (said) => element("td", said.step_seconds ? number(choice.tokens_per_step / said.step_seconds) : said.refused ? "no" : "?");
-    const line = (first, others) => {
-      const made = document.createElement("tr");
-      made.append(first, ...others);
-      return made;
-    };
-    find("thead").replaceChildren(
-      line(heading("host memory", "col"), drives.map((count) => heading(count === 1 ? "1 drive" : `${count} drives`, "col"))));
-    find("tbody").replaceChildren(...hosts.map((host) => line(heading(`${host} GB`, "row"),
-      drives.map((count) => cell(predict({ ...choice, host_memory_gb: host, drives: count }))))));
+    const cell = (said) => element("td", said.step_seconds ? speed(choice, said) : said.refused ? "no" : "?");
+    const columns = drives.map((count) => heading(count === 1 ? "1 drive" : `${count} drives`, "col"));
+    find("thead").replaceChildren(parent("tr", heading("host memory", "col"), ...columns));
+    find("tbody").replaceChildren(...hosts.map((host) => parent("tr", heading(`${host} GB`, "row"),
+      ...drives.map((count) => cell(predict({ ...choice, host_memory_gb: host, drives: count }))))));
   }
 
   function show() {
@@ -183,8 +175,10 @@
     find(".fit-bars").hidden = answer === "unknown";
     for (const part of [".fit-facts", ".fit-commands"]) find(part).hidden = answer !== "yes";
     if (answer !== "unknown") showBars(choice, said);
-    if (answer === "yes") showFacts(choice, said);
-    if (answer === "yes") find("code").textContent = commands(choice, said);
+    if (answer === "yes") {
+      showFacts(choice, said);
+      find("code").textContent = commands(choice, said);
+    }
     showOthers(choice);
     find("[role=status]").textContent = "";
   }
@@ -206,15 +200,11 @@
     const fitting = some.filter((row) => row.step_seconds !== null);
     const usual = fitting[fitting.length >> 1] ?? some[0];
     for (const axis of AXES) {
-      offerPoints(axis, points(some, axis));
+      const all = points(some, axis);
+      find(`#fit-${axis}`).replaceChildren(...all.map((value) => element("option", "", { value })));
+      find(`#fit-range-${axis}`).textContent = `The table has ${range(all)}.`;
       form[axis].value = wanted[axis] ?? usual[axis];
     }
-  }
-
-  function offerPoints(axis, all) {
-    find(`#fit-${axis}`).replaceChildren(...all.map((value) => element("option", "", { value })));
-    const unit = axis === "tokens_per_step" ? `, in micro-batches of ${table.micro_batch_tokens.toLocaleString("en-US")}` : "";
-    find(`#fit-range-${axis}`).textContent = `The table has ${range(all)}${unit}.`;
   }
 
   const link = () => `#${new URLSearchParams(new FormData(form))}`;

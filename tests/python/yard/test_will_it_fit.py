@@ -224,14 +224,12 @@ def test_commands_have_the_choice(fit):
     choose(tab, model="8b", training="lora")
     assert verdict(tab) == "Yes, it fits into the device memory (predicted). TERAIO is not needed."
     assert command.inner_text().splitlines() == ["teraio suggest train.py", "python train.py"]
-
-
-def test_shares_are_those_of_the_predictions(fit):
-    tab = fit()
+    # the shares of memory are those of the predictions
+    choose(tab, training="full-fp32", drives=1, host_memory_gb=128)
     host_share = json.loads(offers.FILE.read_text())["host_memory"]["usable_share"]
     budget_gb = int(offers.USABLE_DEVICE_SHARE * 24 * 2**30 / 1e9)
-    command = tab.locator(".fit-commands code").inner_text()
-    assert f"--device-budget {budget_gb}GB --host-limit {int(host_share * 128)}GB " in command
+    expected = f"--device-budget {budget_gb}GB --host-limit {int(host_share * 128)}GB "
+    assert expected in command.inner_text()
 
 
 def test_a_link_restores_the_choice(fit):
@@ -287,6 +285,8 @@ def test_the_table_of_the_site_is_answered(fit):
     table = json.loads(text.removeprefix("window.TERAIO_FIT = ").removesuffix(";\n"))
     assert table["format"] == TABLE["format"] and table["columns"] == COLUMNS
     assert table.keys() == TABLE.keys() and len(table["rows"]) > 10
+    text_of_page = (DOCS / "will_it_fit.md").read_text()
+    assert f"micro-batches of {table['micro_batch_tokens']:,} tokens" in text_of_page
     for column, listed in (("model", "models"), ("device", "devices")):
         used = {each[COLUMNS.index(column)] for each in table["rows"]}
         assert used <= {each["key"] for each in table[listed]}
