@@ -6,7 +6,7 @@
   const KINDS = ["model", "training", "device"]; // chosen among those of the table
   const AXES = ["tokens_per_step", "drives", "host_memory_gb"]; // numbers, interpolated
   const AXIS_NAMES = { host_memory_gb: "GB of host memory", drives: "drives", tokens_per_step: "tokens per step" };
-  const TRAININGS = { "full-fp32": "all weights, fp32 states", "full-bf16": "all weights, bf16", lora: "LoRA" };
+  const TRAININGS = { "full-fp32": "all weights, fp32 states", "full-bf16": "all weights, bf16 states", lora: "LoRA" };
   // Of the memory of a device and of the host, what a run may use: as in the predictions.
   const USABLE = { device: 0.92, host: 0.75 };
 
