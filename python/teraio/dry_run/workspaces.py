@@ -1,17 +1,24 @@
 """The workspaces of ops: memory that an op allocates and frees while it runs on a CPU.
 
 No formula knows what each kernel takes. Thus an op runs once for each combination of shapes, on
-real tensors, of which large ones have a smaller batch.
+real tensors, of which large ones are smaller in one dimension. It runs in a child process, because
+a kernel may end the process that gives it contents or sizes which it does not check.
 """
 
 import functools
+import logging
+from dataclasses import dataclass
+from operator import attrgetter
 
 import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from teraio import core
+from teraio.dry_run.forked_server import CallFailed, ForkedServer
 from teraio.dry_run.known_values import known_value, real_ops
 from teraio.dry_run.sized_results import COMPRESSED
+
+_log = logging.getLogger("teraio")
 
 aten = torch.ops.aten
 _NAMESPACES = ("aten", "mkldnn")  # what other operators do besides is not known
@@ -21,9 +28,12 @@ _OF_FEW = 4  # times as many where the elements of a batch are large
 # Ops that do not check the sizes of their weights.
 _UNCHECKED = {aten.mkldnn_rnn_layer.default, aten.mkldnn_rnn_layer_backward.default}
 # Ops that take nothing, or only what one of many tensors needs.
-_WITHOUT = ("_foreach_", "_fused_", "empty", "new_empty", "resize_", "set_")
+_WITHOUT = ("_foreach_", "_fused_", "_unsafe_view", "empty", "new_empty", "resize_", "set_")
 _PRODUCTS = {aten.mm, aten.addmm, aten.bmm, aten.baddbmm}
 _PRODUCT_TYPES = {torch.float32, torch.float64}  # of those that take no workspace
+
+unknown_of = {}  # by operator whose workspace counts as 0, the reason
+_reserves = {}  # bytes, by what decides them
 
 
 def workspaces(accelerator):
@@ -32,6 +42,7 @@ def workspaces(accelerator):
     Args:
         accelerator: the `Accelerator` whose library runs the ops. That of a CPU is measured here.
     """
+
     known = {}
 
     def workspace_bytes(func, args, kwargs, result):
@@ -39,10 +50,21 @@ def workspaces(accelerator):
             return 0
         key = (func, torch.is_grad_enabled(), _described((args, kwargs)))
         if key not in known:
-            known[key] = _find(func, args, kwargs, result)
+            known[key] = _found(_find, func, args, kwargs, result)
         return known[key]
 
     return workspace_bytes
+
+
+def _found(find, func, args, kwargs, result):
+    """Returns what `find` finds of an op, or 0 where the op does not run, which is noted."""
+    try:
+        return find(func, args, kwargs, result)
+    except CallFailed as error:
+        if func not in unknown_of:
+            _log.debug("teraio: memory inside %s is not known, counts as 0: %s", func, error)
+        unknown_of[func] = str(error)
+        return 0
 
 
 def with_reserve(func, args, result):
@@ -52,7 +74,11 @@ def with_reserve(func, args, result):
     """
     if func is not aten.mkldnn_rnn_layer.default:
         return result
-    size_bytes = _sized(_reserve, func, args, {}, result)
+    key = (torch.is_grad_enabled(), _described(args))
+    if key not in _reserves:
+        find = functools.partial(_sized, _reserve)
+        _reserves[key] = _found(find, func, args, {}, result)
+    size_bytes = _reserves[key]
     return (*result[:3], result[3].new_empty((size_bytes,)))
 
 
@@ -83,11 +109,11 @@ def _find(func, args, kwargs, result):
     if any(each.layout != torch.strided for each in given):
         return _product(args, result) if func in (aten.mm.default, aten.addmm.default) else 0
     is_small = sum(map(_size_bytes, [*given, *_tensors(result)])) < _LARGE_BYTES
-    if is_small or _is_plain(func, given):
+    if not given or is_small or _is_plain(func, given):
         return 0
     if func is aten.mkldnn_rnn_layer_backward.default:
         return _sized(_rnn_backward, func, args[:-1], kwargs, result)
-    return _sized(core.workspace_of, func, args, kwargs, result)
+    return _sized(_workspace, func, args, kwargs, result)
 
 
 def _product(args, result):
@@ -108,6 +134,10 @@ def _is_plain(func, given):
         and dtypes <= _PRODUCT_TYPES
         and all(each.is_contiguous() or each.mT.is_contiguous() for each in given[-2:])
     )
+
+
+def _workspace(func, *args, **kwargs):
+    return core.workspace_of(func, *args, **kwargs)
 
 
 def _reserve(func, *args):
@@ -132,71 +162,146 @@ def _rnn_backward(func, inputs, *args):
 
 
 def _sized(measure, func, args, kwargs, result):
-    """Returns what is measured of an op, or 0 where the op does not run.
+    """Returns what is measured of an op.
 
-    That of an op on large tensors grows by as much with each element of their first dimension,
-    the batch, as with those of fewer.
+    That of an op on large tensors grows with the elements of the largest of them.
 
     Args:
         measure: a function that gets the op and real arguments, and returns bytes.
+
+    Raises:
+        CallFailed: the op does not run on contents or sizes that are made up.
     """
-    tensors = _tensors((args, kwargs, result))
-    all_bytes = sum(map(_size_bytes, tensors))
-    largest = max(tensors, key=_size_bytes)
-    batch = largest.shape[0]
-    if all_bytes <= _MEASURED_BYTES_MAX * (_OF_FEW if batch == 1 else 1):
-        return _measured(measure, func, args, kwargs, {}) or 0
-    count = batch * _MEASURED_BYTES_MAX // all_bytes
-    if count < 2 <= _OF_FEW * batch * _MEASURED_BYTES_MAX // all_bytes:
-        count = 2
-    if count < 2 or func in _UNCHECKED and any(each.shape[0] == batch for each in args[1:5]):
-        return 0
-    for least_bytes in (_size_bytes(largest) // 16, 0):  # without or with small tensors
-        with_batch = [
-            t for t in tensors if t.shape[:1] == (batch,) and _size_bytes(t) >= least_bytes
-        ]
-        more, fewer = (
-            _measured(measure, func, args, kwargs, {id(t): size for t in with_batch})
-            for size in (count, count // 2)
-        )
-        if more is not None and fewer is not None:
-            return more + max(more - fewer, 0) * (batch - count) // (count - count // 2)
-    return 0
+    given, results = _tensors((args, kwargs)), _tensors(result)
+    largest = max((*given, *results), key=_size_bytes)
+    share = _MEASURED_BYTES_MAX / sum(map(_size_bytes, (*given, *results)))
+    if share * (_OF_FEW if largest.shape[0] == 1 else 1) >= 1:
+        return _measured(measure, func, args, kwargs)
+    failure = CallFailed("its tensors are too large")
+    for size, dimensions in _ways_to_shrink(func, args, given, largest):
+        power = len(dimensions[id(largest)])
+        count = _count(size, share, power)
+        if count < 2:
+            continue
+        few = _even(count / 2 ** (1 / power))
+        try:
+            more, fewer = (
+                _measured(measure, func, args, kwargs, dimensions, each / size)
+                for each in (count, few)
+            )
+        except CallFailed as error:
+            failure = error
+            continue
+        steps = count**power - few**power
+        return more + max(more - fewer, 0) * (size**power - count**power) // steps
+    raise failure
 
 
-def _measured(measure, func, args, kwargs, first_sizes):
-    """Returns what is measured of an op, or None where it does not run.
+def _ways_to_shrink(func, args, given, largest):
+    """Yields a size, and by the identity of tensors the dimensions that shrink with it.
+
+    They are the batch without or with small tensors, or the last dimension or all dimensions of the
+    largest size and of half of it, such as those of images.
+    """
+    batch, extent = largest.shape[0], max(largest.shape)
+    if func in _UNCHECKED and any(each.shape[0] == batch for each in args[1:5]):
+        return
+    for least_bytes in (_size_bytes(largest) // 16, 0):
+        with_batch = [t for t in given if t.shape[:1] == (batch,) and _size_bytes(t) >= least_bytes]
+        if with_batch:
+            yield batch, {id(t): [0] for t in (*with_batch, largest)}
+    of_extent = {
+        id(t): [k for k, n in enumerate(t.shape) if n in (extent, extent / 2)]
+        for t in (*given, largest)
+    }
+    if func not in _UNCHECKED:
+        yield extent, {tensor: found[-1:] for tensor, found in of_extent.items()}
+        yield extent, of_extent
+
+
+def _count(size, share, power):
+    """Returns the size at which an op runs, on more bytes where that would be below 2."""
+    counts = (_even(size * (few * share) ** (1 / power)) for few in (1, _OF_FEW))
+    return next((count for count in counts if count >= 2), 0)
+
+
+def _even(size):
+    """Returns a size at which kernels do as at larger ones: whole vectors, from 16 on."""
+    return int(size) // 16 * 16 or int(size)
+
+
+def _measured(measure, func, args, kwargs, dimensions=None, ratio=1):
+    """Returns what is measured of an op in a child process.
 
     Args:
-        first_sizes: by the identity of tensors, that of their first dimension if it is another.
+        dimensions: by the identity of tensors, the dimensions that are smaller.
+        ratio: how much smaller.
     """
+    described = {}
+
+    def description(tensor):
+        shrunk = (dimensions or {}).get(id(tensor), ())
+        return described.setdefault(id(tensor), _Description.of(tensor, shrunk, ratio))
+
+    values = tree_map_only(torch.Generator, lambda _: None, (args, kwargs))
+    values = tree_map_only(torch.Tensor, description, values)
+    return _server.call((measure, str(func), values, torch.is_grad_enabled()))
+
+
+@dataclass
+class _Description:
+    """What a child process makes a tensor of."""
+
+    shape: list
+    strides: list
+    dtype: torch.dtype
+    contents: bytes | None
+
+    @classmethod
+    def of(cls, tensor, shrunk, ratio):
+        """Describes a tensor, or one some of whose dimensions are smaller."""
+        known = known_value(tensor) if ratio == 1 else None
+        if known is not None and known.numel() > 0:
+            with real_ops():
+                dense = known.clone()
+                flat = dense.as_strided((dense.numel(),), (1,))
+                contents = flat.view(torch.uint8).numpy().tobytes()
+            return cls(dense.shape, dense.stride(), dense.dtype, contents)
+        shape, strides = list(tensor.shape), list(tensor.stride())
+        for dimension in shrunk:
+            size, stride = shape[dimension], strides[dimension]
+            shape[dimension] = max(1, round(size * ratio))
+            strides = [
+                each * shape[dimension] // size if each > stride else each for each in strides
+            ]
+        return cls(shape, strides, tensor.dtype, None)
+
+    def tensor(self):
+        """Returns a real tensor. Unknown contents are ones, or zeros, which any table has."""
+        if self.contents is not None:
+            made = torch.frombuffer(bytearray(self.contents), dtype=self.dtype)
+            return made.as_strided(self.shape, self.strides)
+        number = 1 if self.dtype.is_floating_point or self.dtype == torch.bool else 0
+        made = torch.full((_extent(self.shape, self.strides),), number, dtype=self.dtype)
+        return made.as_strided(self.shape, self.strides)
+
+
+def _run(request):
+    """Runs in the child process."""
+    measure, name, values, has_gradients = request
     made = {}
 
-    def real(tensor):
-        if id(tensor) not in made:
-            made[id(tensor)] = _real(tensor, first_sizes)
-        return made[id(tensor)]
+    def tensor(description):
+        if id(description) not in made:
+            made[id(description)] = description.tensor()
+        return made[id(description)]
 
-    has_gradients = torch.is_grad_enabled()
-    try:
-        with real_ops(), torch.set_grad_enabled(has_gradients), torch.random.fork_rng(devices=[]):
-            args, kwargs = tree_map_only(torch.Tensor, real, (args, kwargs))
-            return measure(func, *args, **kwargs)
-    except Exception:  # of contents or sizes that are made up
-        return None
+    with real_ops(), torch.set_grad_enabled(has_gradients):
+        args, kwargs = tree_map_only(_Description, tensor, values)
+        return measure(attrgetter(name)(torch.ops), *args, **kwargs)
 
 
-def _real(tensor, first_sizes):
-    """Returns a real tensor that stands for a fake one."""
-    known = known_value(tensor)
-    if known is not None and not first_sizes:
-        return known.clone()
-    number = 1 if tensor.dtype.is_floating_point or tensor.dtype == torch.bool else 0
-    shape = list(tensor.shape)
-    if id(tensor) in first_sizes:
-        shape[0] = first_sizes[id(tensor)]
-    extent = _extent(shape, tensor.stride())
-    return torch.full((extent,), number, dtype=tensor.dtype).as_strided(shape, tensor.stride())
+_server = ForkedServer(_run)
 
 
 def _extent(shape, strides):

@@ -103,3 +103,24 @@ def test_workspaces_are_measured(kind):
 def test_workspaces_of_large_tensors_follow_from_smaller_ones(monkeypatch, kind):
     monkeypatch.setattr(workspaces, "_MEASURED_BYTES_MAX", 1 << 20)
     assert differing(REGULAR[kind]) == []
+
+
+@pytest.mark.full
+def test_that_of_an_image_follows_from_narrower_ones(monkeypatch):
+    monkeypatch.setattr(workspaces, "_MEASURED_BYTES_MAX", 4 << 20)
+
+    def convolution(x):
+        images = x.view(1, 2, 256, 256).repeat(1, 16, 1, 1)
+        return F.conv2d(images, torch.ones(32, 32, 3, 3), padding=1)
+
+    assert differing(convolution) == []
+
+
+def test_an_op_that_needs_other_contents_counts_as_nothing_and_is_told(caplog):
+    caplog.set_level("DEBUG")
+    find = workspaces.workspaces(replace(load("h100-nvl"), library="onednn"))
+    matrix = torch.empty(200, 200)  # no positive definite one is made up
+    for _ in range(2):
+        assert find(torch.ops.aten.linalg_cholesky.default, (matrix,), {}, matrix) == 0
+    told = [text for text in caplog.messages if "linalg_cholesky.default" in text]
+    assert len(told) == 1 and "input is not positive-definite" in told[0]
