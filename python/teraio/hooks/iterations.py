@@ -18,6 +18,7 @@ from torch.optim.optimizer import (
 
 from teraio import core
 from teraio.hooks.module_names import listed, name_without_wrappers, outermost_modules
+from teraio.hooks.patches import Patches
 from teraio.hooks.verification import state_tensors, tensor_hash
 from teraio.verbosity import never_fails
 
@@ -95,15 +96,15 @@ class IterationHooks:
         self._optimizers = {}  # by id: a function that returns the optimizer, or None if it is dead
         self._steps = collections.Counter()  # of each optimizer, by its key
         self._modules = []  # weak references to the outermost modules that were found last
-        self._backward = None
+        self._patches = Patches()
         self._backward_count = 0  # passes that run now, one within the other
         self._has_stepped_in_backward = False
         self._losses = _LossLog()
 
     def install(self):
         """Installs the hooks in PyTorch."""
-        self._backward = torch.autograd.backward
-        torch.autograd.backward = self._noting_losses(self._backward)
+        self._patches.wrap(torch.autograd, "backward", self._noting_losses)
+        self._patches.wrap(torch.amp.GradScaler, "step", self._noting_skipped)
         self._handles = [
             register_optimizer_step_pre_hook(self._before_step),
             register_optimizer_step_post_hook(self._after_step),
@@ -111,9 +112,7 @@ class IterationHooks:
 
     def remove(self):
         """Removes the hooks. The losses and optimizers that were found remain."""
-        if self._backward is not None:
-            torch.autograd.backward = self._backward
-            self._backward = None
+        self._patches.undo()
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -141,6 +140,21 @@ class IterationHooks:
                 self._backward_count -= 1
                 if self._backward_count == 0:
                     self._end_backward()
+
+        return wrapper
+
+    def _noting_skipped(self, step):
+        """A step that a scaler skips ends an iteration, too."""
+
+        @functools.wraps(step)
+        def wrapper(scaler, optimizer, *args, **kwargs):
+            key = key_of(optimizer)
+            count = self._steps[key]
+            result = step(scaler, optimizer, *args, **kwargs)
+            if self._steps[key] == count:
+                self._session.begin_step()
+                self._end_step(key)
+            return result
 
         return wrapper
 

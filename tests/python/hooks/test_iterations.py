@@ -93,6 +93,20 @@ def parameters_that_change_between_steps(net):
     return iteration
 
 
+def first_steps_that_a_scaler_skips(net):
+    """Because the gradients are infinite at its first scales."""
+    optimizer = torch.optim.AdamW(net.parameters())
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**120, backoff_factor=2.0**-30)
+
+    def iteration(net):
+        scaler.scale(net(1e10 * torch.ones(64, 256)).square().mean()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+
+    return iteration
+
+
 class Container(torch.optim.Optimizer):
     """An optimizer whose step is the step of another one, like TorchTitan's."""
 
@@ -115,6 +129,7 @@ def optimizer_within_another(net):
         (lambda net: updates_by_hand, "1 forward, 1 backward, 0 updates"),
         (optimizer_per_parameter, "1 forward, 1 backward, 1 update"),
         (optimizer_within_another, "1 forward, 1 backward, 1 update"),
+        (first_steps_that_a_scaler_skips, "1 forward, 1 backward, 1 update"),
         (optimizers_that_take_turns, "2 forward, 2 backward, 2 updates"),
         (micro_batches_and_an_evaluation, "3 forward, 2 backward, 1 update"),
         (parameters_that_change_between_steps, "2 forward, 2 backward, 2 updates"),
