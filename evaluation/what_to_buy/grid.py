@@ -49,15 +49,21 @@ class Part:
                     yield Question(step, machine, system)
 
 
-COMPARED = ("rtx-4090", "rtx-5090", "h100-nvl", "gh200")
+COMPARED = ("rtx-4090", "h100-nvl", "gh200")
 
 GRID = [
     Part("8b", FULL, 2, CARDS + SERVERS, (64, 128, 256), (0, 2)),
     Part("8b", ("lora",), 2, CARDS + SERVERS, (64,), (0,)),
     Part("8b", FULL, 2, COMPARED, (128,), (0, 2), (steps.ZERO_INFINITY,)),
     Part("8b", FULL, 2, COMPARED, (128,), (0,), (steps.ZERO_OFFLOAD,)),
-    Part("8b", ("full-fp32",), 2, COMPARED[:3], (256,), (0, 2), (steps.ZERO_INFINITY,)),
-    Part("8b", ("full-fp32",), 2, COMPARED[:3], (256,), (0,), (steps.ZERO_OFFLOAD,)),
+    Part("8b", ("full-fp32",), 2, COMPARED[:2], (256,), (0, 2), (steps.ZERO_INFINITY,)),
+    Part("8b", ("full-fp32",), 2, COMPARED[:2], (256,), (0,), (steps.ZERO_OFFLOAD,)),
+    Part("14b", FULL, 2, CARDS + SERVERS, (128, 256), (0, 2)),
+    Part("8b", FULL, 16, CARDS, (64, 128), (2,)),
+    Part("8b", FULL, 16, CARDS, (256,), (0,)),
+    Part("8b", FULL, 16, SERVERS[:2], (64,), (2,)),
+    Part("8b", FULL, 16, SERVERS[:2], (128,), (0,)),
+    Part("8b", FULL, 16, SERVERS[2:], (64,), (0,)),
 ]
 
 

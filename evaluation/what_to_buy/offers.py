@@ -25,8 +25,8 @@ class Machine:
     def key(self):
         return f"{self.device['accelerator']}-{self.host_memory_gb}gb-{self.drives}"
 
-    def without_drives(self):
-        return replace(self, drives=0)
+    def with_drives(self, count):
+        return replace(self, drives=count)
 
     @property
     def device_name(self):

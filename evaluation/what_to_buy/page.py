@@ -1,5 +1,6 @@
 """Fills page.template.md with tables of the predicted steps."""
 
+import datetime
 import json
 import textwrap
 from pathlib import Path
@@ -11,17 +12,21 @@ from teraio.dry_run import accelerator
 TEMPLATE = Path(__file__).with_name("page.template.md")
 MEASURED = Path(__file__).with_name("measured.json")
 SMALL, LARGE = (count * steps.MICRO_BATCH_TOKENS for count in (2, 16))
-WITH_DRIVES = 2  # the drives of the machines in tables
+WITH_DRIVES = 2
+HARDLY_FASTER = 1.03
 
 
 def text_of(outcomes):
     """Returns the page in Markdown; `outcomes` are pairs of a question and its outcome."""
     assumptions, answers = offers.load(), Answers(outcomes)
+    measured = json.loads(MEASURED.read_text())
     values = {
-        "advice": textwrap.fill(_advice(answers), 120),
         "eight": _table_of_8b(answers),
+        "larger": _table_of_larger(answers),
         "systems": _table_of_systems(answers),
-        "measured": _table_of_measured(answers),
+        "measured": _table_of_measured(answers, measured),
+        "reasons": _reasons(measured),
+        "date": datetime.date.today().isoformat(),
         "plans": f"{len(outcomes):,}",
         "offers": _offers(assumptions),
         "service_months": str(assumptions["service_months"]),
@@ -74,18 +79,55 @@ def _key(step, machine, system):
 def _table_of_8b(answers):
     header = ["device", "host memory", "drives", "price", "fp32 states", "131k tokens"]
     header += ["drives last", "price per 10^9 tokens", "bf16 states", "131k tokens", "LoRA"]
-    rows = [_row_of_8b(answers, machine) for machine in _worth_a_row(answers)]
+    return tables.table(
+        header, [_row_of_8b(answers, *of) for of in _worth_a_row(answers, "8b", "full-fp32")]
+    )
+
+
+def _row_of_8b(answers, machine, run):
+    def speed(training, tokens):
+        return _speed(answers.run("8b", training, tokens, machine))
+
+    return [
+        *_described_in_cells(machine),
+        f"${machine.price():,.0f}",
+        *(speed("full-fp32", tokens) for tokens in (SMALL, LARGE)),
+        *_costs(machine, run),
+        *(speed("full-bf16", tokens) for tokens in (SMALL, LARGE)),
+        _speed(answers.run("8b", "lora", SMALL, machine.with_drives(0))),
+    ]
+
+
+def _table_of_larger(answers):
+    header = ["model", "device", "host memory", "drives", "bf16 states", "drives last"]
+    header += ["price per 10^9 tokens", "fp32 states, 2 drives"]
+    rows = []
+    for model in ("14b", "32b"):
+        worth = _worth_a_row(answers, model, "full-bf16")
+        fastest = {machine.device_name: (machine, run) for machine, run in worth}
+        rows += [_row_of_larger(answers, model, *of) for of in fastest.values()]
     return tables.table(header, rows)
 
 
-def _worth_a_row(answers):
+def _row_of_larger(answers, model, machine, run):
+    return [
+        model.upper(),
+        *_described_in_cells(machine),
+        _speed(run),
+        *_costs(machine, run),
+        _speed(answers.run(model, "full-fp32", SMALL, machine.with_drives(WITH_DRIVES))),
+    ]
+
+
+def _worth_a_row(answers, model, training):
     """Returns for each device and host memory the machine with the least price per token.
 
-    Machines that are hardly faster than one with less host memory are left out.
+    Each is with its outcome. Machines that are hardly faster than one with less host memory are
+    left out.
     """
     best = {}
-    for machine in answers.machines(model="8b", training="full-fp32", micro_batches=2):
-        run = answers.run("8b", "full-fp32", SMALL, machine)
+    for machine in answers.machines(model=model, training=training, micro_batches=2):
+        run = answers.run(model, training, SMALL, machine)
         if "refused" in run:
             continue
         place = (machine.device_name, machine.host_memory_gb)
@@ -93,27 +135,14 @@ def _worth_a_row(answers):
             best[place] = machine, run
     chosen, speed = [], {}
     for machine, run in best.values():
-        if tokens_per_second(run) > 1.03 * speed.get(machine.device_name, 0):
-            chosen.append(machine)
+        if tokens_per_second(run) > HARDLY_FASTER * speed.get(machine.device_name, 0):
+            chosen.append((machine, run))
             speed[machine.device_name] = tokens_per_second(run)
     return chosen
 
 
-def _row_of_8b(answers, machine):
-    def speed(training, tokens):
-        return _speed(answers.run("8b", training, tokens, machine))
-
-    run = answers.run("8b", "full-fp32", SMALL, machine)
-    return [
-        machine.device_name,
-        f"{machine.host_memory_gb} GB",
-        machine.drives,
-        f"${machine.price():,.0f}",
-        *(speed("full-fp32", tokens) for tokens in (SMALL, LARGE)),
-        *_costs(machine, run),
-        *(speed("full-bf16", tokens) for tokens in (SMALL, LARGE)),
-        _speed(answers.run("8b", "lora", SMALL, machine.without_drives())),
-    ]
+def _described_in_cells(machine):
+    return [machine.device_name, f"{machine.host_memory_gb} GB", machine.drives]
 
 
 def _costs(machine, run):
@@ -136,7 +165,7 @@ def _table_of_systems(answers):
 
 def _row_of_systems(answers, question, infinity):
     step, machine = question.step, question.machine
-    alone = machine.without_drives()
+    alone = machine.with_drives(0)
 
     def speed(machine, system):
         return _speed(answers.run(step.model, step.training, step.tokens, machine, system))
@@ -153,29 +182,39 @@ def _row_of_systems(answers, question, infinity):
     ]
 
 
-def _table_of_measured(answers):
+def _table_of_measured(answers, measured):
     header = ["device", "what", "system", "tokens a step", "measured by others, tokens/s"]
-    header += ["ours, predicted", "why they differ"]
-    content = json.loads(MEASURED.read_text())
-    rows = [_row_of_measured(answers, row, content["reasons"]) for row in content["rows"]]
+    header += ["ours, predicted", "why"]
+    numbers = {reason: number for number, reason in enumerate(measured["reasons"], 1)}
+    rows = [_row_of_measured(answers, row, numbers) for row in measured["rows"]]
     return tables.table(header, filter(None, rows))
 
 
-def _row_of_measured(answers, row, reasons):
+def _row_of_measured(answers, row, numbers):
     """Returns the row with our fastest plan beside what was measured; None without a plan."""
-    tokens = row["tokens_per_step"]
-    what = f"{row['what']}, {steps.TRAININGS[row['training']].name}"
-    start = [_name(row["device"]), what, f"{row['system']} ({row['source']})"]
-    start += [f"{tokens:,}" if tokens else "not stated", f"{row['tokens_per_second']:,}"]
     ours = answers.fastest(model=row["model"], training=row["training"], accelerator=row["device"])
     if ours is None:
         return None
     question, run = ours
-    speed = tokens_per_second(run)
-    slower = speed < 0.95 * row["tokens_per_second"]
-    machine = question.machine
-    conditions = f"{question.step.tokens // 1000}k tokens, {machine.host_memory_gb} GB of host"
-    return [*start, f"{speed:,.0f} ({conditions})", reasons[row["why"]] if slower else ""]
+    speed, memory_gb = tokens_per_second(run), question.machine.host_memory_gb
+    is_slower = speed < 0.95 * row["tokens_per_second"]
+    tokens = row["tokens_per_step"]
+    return [
+        _name(row["device"]),
+        f"{row['what']}, {steps.TRAININGS[row['training']].name}",
+        f"{row['system']} ({row['source']})",
+        f"{tokens:,}" if tokens else "not stated",
+        f"{row['tokens_per_second']:,}",
+        f"{speed:,.0f} ({question.step.tokens // 1000}k tokens, {memory_gb} GB of host memory)",
+        numbers[row["why"]] if is_slower else "",
+    ]
+
+
+def _reasons(measured):
+    return "\n".join(
+        textwrap.fill(reason, 120, initial_indent=f"{number}. ", subsequent_indent="   ")
+        for number, reason in enumerate(measured["reasons"].values(), 1)
+    )
 
 
 def bottleneck(run):
@@ -209,34 +248,6 @@ def price_per_billion(machine, run):
 
 def _price_per_billion(machine, run):
     return f"${price_per_billion(machine, run):,.0f}"
-
-
-def _advice(answers):
-    """Names the cheapest and the fastest machine for full fine-tuning of 8B under TERAIO."""
-    fitting = [
-        (question.machine, run)
-        for question, run in answers.outcomes
-        if (question.step.model, question.step.training) == ("8b", "full-fp32")
-        and question.step.tokens == SMALL
-        and question.system == steps.TERAIO
-        and "refused" not in run
-    ]
-    frugal = min(fitting, key=lambda of: price_per_billion(*of))
-    cheapest = min(fitting, key=lambda of: of[0].price())
-    return (
-        f"With fp32 states, {_described(frugal[0], 'a')} has the least price per token: "
-        f"{_price_per_billion(*frugal)} per 10^9 tokens at "
-        f"{tokens_per_second(frugal[1]):,.0f} tokens/s. "
-        f"The cheapest that trains it at all is {_described(cheapest[0])}, for "
-        f"${cheapest[0].price():,.0f}: {tokens_per_second(cheapest[1]):,.0f} tokens/s, and "
-        f"drives that last {_duration(life_months(*cheapest))}."
-    )
-
-
-def _described(machine, article="a"):
-    drives = {0: "no drive", 1: "one drive"}.get(machine.drives, f"{machine.drives} drives")
-    article += "n" if machine.device_name.startswith(("H", "RTX")) else ""
-    return f"{article} {machine.device_name} with {machine.host_memory_gb} GB and {drives}"
 
 
 def _speed(run):
