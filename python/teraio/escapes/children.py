@@ -29,6 +29,18 @@ from teraio.units import format_size
 _log = logging.getLogger("teraio")
 
 _NOT_FOLLOWED = (types.ModuleType, types.FrameType, str, bytes, int, float)
+_POOLS = ("multiprocessing.pool", "concurrent.futures.process")
+_ROWS, _COLUMNS = (
+    ("crow_indices", "col_indices", "values"),
+    ("ccol_indices", "row_indices", "values"),
+)
+_COMPONENTS = {
+    torch.sparse_coo: ("_indices", "_values"),
+    torch.sparse_csr: _ROWS,
+    torch.sparse_bsr: _ROWS,
+    torch.sparse_csc: _COLUMNS,
+    torch.sparse_bsc: _COLUMNS,
+}
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 
 
@@ -50,6 +62,8 @@ def _used_globals(code, module):
 
 def _referents(value):
     """Returns what an object refers to. Code of libraries is not looked into."""
+    if isinstance(value, getattr(sys.modules.get("numpy"), "ndarray", ())):
+        return value.ravel().tolist() if value.dtype.hasobject else []  # gc does not know them
     if isinstance(value, types.FunctionType):
         found = [value.__closure__, value.__defaults__, value.__kwdefaults__]
         if not _is_of_library(value.__module__):
@@ -61,19 +75,35 @@ def _referents(value):
     return gc.get_referents(value)
 
 
-def _reachable_tensors(root):
-    """Returns the tensors that an object reaches: also in closures, globals and classes."""
-    seen, tensors, waiting = set(), [], [root]
+def _reachable_tensors(roots):
+    """Returns the tensors that objects reach: also in closures, globals and classes."""
+    seen, tensors, waiting = set(), [], roots
     while waiting:
         value = waiting.pop()
         if id(value) in seen or isinstance(value, _NOT_FOLLOWED):
             continue
         seen.add(id(value))
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, torch.Tensor) and value.layout in _COMPONENTS:
+            waiting += [getattr(value, name)() for name in _COMPONENTS[value.layout]]
+        elif isinstance(value, torch.Tensor):
             tensors.append(value)
+            waiting += vars(value).values()
         else:
             waiting += _referents(value)
     return tensors
+
+
+def _functions_of_the_program():
+    modules = [module for name, module in list(sys.modules.items()) if not _is_of_library(name)]
+    values = [value for module in modules for value in list(vars(module).values())]
+    return [value for value in values if isinstance(value, types.FunctionType)]
+
+
+def _roots(process):
+    """Returns what the code of a child process begins with. Workers of a pool get theirs later."""
+    target = getattr(process, "_target", None)
+    is_of_pool = getattr(target, "__module__", None) in _POOLS
+    return [vars(process), *(_functions_of_the_program() if is_of_pool else ())]
 
 
 class _File:
@@ -169,7 +199,7 @@ def _prepare(process, pins):
     Without room on a drive, what finds none on the device stays offloaded: it is an error where the
     child uses it.
     """
-    tensors = _reachable_tensors(vars(process))
+    tensors = _reachable_tensors(_roots(process))
     versions = {version: each for each in tensors if (version := core.bytes_version(each))}
     method = getattr(process, "_start_method", None) or multiprocessing.get_start_method()
     has_copies = method == "fork" and not _copies.missing(versions)

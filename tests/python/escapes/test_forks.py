@@ -1,8 +1,10 @@
 """Child processes that the program forks read what they can reach, as it was at the fork."""
 
-import multiprocessing
+import multiprocessing.pool
 import os
+from concurrent.futures import ProcessPoolExecutor
 
+import numpy
 import pytest
 import torch
 from matrix import budgets
@@ -15,23 +17,25 @@ shared = {"frames": None}
 frames = None
 
 
-class ByGlobal(Dataset):
+class Sums(Dataset):
     def __len__(self):
         return 4
-
-    def rows(self):
-        return frames
 
     def __getitem__(self, index):
         return self.rows()[index].double().sum()  # exact
 
 
-class ByItemOfGlobal(ByGlobal):
+class ByGlobal(Sums):
+    def rows(self):
+        return frames
+
+
+class ByItemOfGlobal(Sums):
     def rows(self):
         return [shared["frames"] for _ in range(1)][0]
 
 
-class ByClass(ByGlobal):
+class ByClass(Sums):
     kept = None
 
     def rows(self):
@@ -42,9 +46,33 @@ class ByBaseClass(ByClass):
     pass
 
 
-class ByClosure(ByGlobal):
+class ByClosure(Sums):
     def __init__(self, tensor):
         self.rows = lambda: tensor
+
+
+def by_holder(hold):
+    """A dataset that finds its tensor in what `hold` makes of it."""
+
+    def dataset(tensor):
+        holder, read = hold(tensor)
+        dataset = Sums()
+        dataset.rows = lambda: read(holder)
+        return dataset
+
+    return dataset
+
+
+def objects(tensor):
+    holder = numpy.empty(1, object)
+    holder[0] = tensor
+    return holder, lambda holder: holder[0]
+
+
+def attribute_of_a_tensor(tensor):
+    holder = torch.zeros(1)
+    holder.rows = tensor
+    return holder, lambda holder: holder.rows
 
 
 def keep(tensor):
@@ -58,6 +86,9 @@ WAYS = {
     "class": lambda tensor: ByClass(),
     "base class": lambda tensor: ByBaseClass(),
     "closure": ByClosure,
+    "sparse": by_holder(lambda tensor: (tensor.to_sparse_csr(), torch.Tensor.to_dense)),
+    "array of objects": by_holder(objects),
+    "attribute of a tensor": by_holder(attribute_of_a_tensor),
 }
 
 
@@ -79,6 +110,21 @@ def test_workers_read_what_was_away(way):
             loader = DataLoader(dataset, num_workers=1, multiprocessing_context="fork")
             sums = [batch.item() for batch in loader]
             assert sums == [row.double().sum().item() for row in tensor]
+
+
+def sum_of_row(index):
+    torch.set_num_threads(1)
+    return frames[index].double().sum().item()
+
+
+@pytest.mark.parametrize("pool", [multiprocessing.pool.Pool, ProcessPoolExecutor])
+def test_workers_of_a_pool_call_any_function_of_the_program(pool):
+    with budgets.offload("64MB", evict_after_every_op=True):
+        keep(torch.arange(4.0 * SIZE).view(4, SIZE) * 2)
+        torch.zeros(1) + 1
+        with pool(1) as workers:
+            sums = list(workers.map(sum_of_row, range(4)))
+        assert sums == [row.double().sum().item() for row in frames]
 
 
 def more_than_fits():
