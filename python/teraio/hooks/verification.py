@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import Path
 
 import torch
@@ -67,7 +69,7 @@ def _optimizer_hashes(prefix, optimizer):
             yield name, tensor_hash(parameter)
             if parameter.grad is not None:
                 yield name + ".grad", tensor_hash(parameter.grad)
-            for key, state in sorted(state_tensors(optimizer, parameter)):
+            for key, state in sorted(state_tensors(optimizer, parameter), key=itemgetter(0)):
                 yield f"{name}.{key}", tensor_hash(state)
 
 
@@ -76,7 +78,8 @@ def state_tensors(optimizer, parameter):
 
     Most optimizers have a dictionary there. Others have a list, or an object with attributes.
     """
-    state = optimizer.state.get(parameter, {})
+    states = optimizer.state
+    state = states.get(parameter, {}) if isinstance(states, Mapping) else {}
     if isinstance(state, torch.Tensor):
         state = {"state": state}
     elif isinstance(state, (list, tuple)):
@@ -90,7 +93,12 @@ def state_tensors(optimizer, parameter):
 
 def tensor_hash(tensor):
     """Returns the SHA-256 hash of a tensor's dtype, shape and bytes, in hex."""
-    plain = tensor.detach().cpu().contiguous()
+    plain = tensor.detach()
+    if plain.layout != torch.strided:
+        plain = plain.to_dense()
+    if plain.is_quantized:
+        plain = plain.int_repr()
+    plain = plain.cpu().resolve_conj().resolve_neg().contiguous()
     digest = hashlib.sha256(f"{plain.dtype} {tuple(plain.shape)} ".encode())
     digest.update(plain.reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()

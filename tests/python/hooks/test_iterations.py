@@ -237,6 +237,9 @@ class Odd(torch.optim.SGD):
         lambda p: torch.ones_like(p),
         lambda p: {1: torch.ones_like(p), "mean": None},
         lambda p: None,
+        lambda p: {1: p[:2] * 1, "1": torch.eye(9).to_sparse()},
+        lambda p: {"conjugate": torch.ones(9, dtype=torch.complex64).conj()},
+        lambda p: {"rounded": torch.quantize_per_tensor(p[:9], 0.1, 0, torch.quint8)},
     )
 
     def step(self, closure=None):
@@ -254,7 +257,16 @@ def test_states_of_any_kind(offload):
         assert "planned" in modes(session)
         hashes = session.verify()
     names = {name.rpartition("parameter")[2] for name in hashes if "group0" in name}
-    assert {"0.0", "1.mean", "2.state", "3.1", "4"} <= names
+    assert {"0.0", "1.mean", "2.state", "3.1", "4", "5.1", "6.conjugate", "7.rounded"} <= names
+
+
+def test_states_that_are_no_dictionary(offload):
+    with offload() as session:
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        optimizer.state = []
+        train(net, optimizer, 1)
+        assert len(session.verify()) == 1 + len(list(net.parameters()))
 
 
 class Loss(torch.Tensor):
