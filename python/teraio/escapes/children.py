@@ -99,10 +99,10 @@ def _functions_of_the_program():
     return [value for value in values if isinstance(value, types.FunctionType)]
 
 
-def _roots(process):
-    """Returns what the code of a child process begins with. Workers of a pool get theirs later."""
+def _roots(process, method):
+    """Returns what a child process begins with. Workers of a pool get their functions later."""
     target = getattr(process, "_target", None)
-    is_of_pool = getattr(target, "__module__", None) in _POOLS
+    is_of_pool = method == "fork" and getattr(target, "__module__", None) in _POOLS
     return [vars(process), *(_functions_of_the_program() if is_of_pool else ())]
 
 
@@ -199,9 +199,9 @@ def _prepare(process, pins):
     Without room on a drive, what finds none on the device stays offloaded: it is an error where the
     child uses it.
     """
-    tensors = _reachable_tensors(_roots(process))
-    versions = {version: each for each in tensors if (version := core.bytes_version(each))}
     method = getattr(process, "_start_method", None) or multiprocessing.get_start_method()
+    tensors = _reachable_tensors(_roots(process, method))
+    versions = {version: each for each in tensors if (version := core.bytes_version(each))}
     has_copies = method == "fork" and not _copies.missing(versions)
     if not has_copies and (_pin_all(tensors, pins) or method != "fork"):
         return
