@@ -50,26 +50,15 @@ class Answers:
         step = steps.Step(model, training, count, device, system.checkpointing)
         return self._by_key.get(_key(step, machine, system))
 
-    def machines(self, **wanted):
-        """Returns the machines of our plans of steps with the fields `wanted`, each once."""
-        found = {
-            q.machine.key: q.machine
-            for q, _ in self.outcomes
-            if q.system == steps.TERAIO
-            and all(getattr(q.step, name) == value for name, value in wanted.items())
-        }
-        return list(found.values())
-
-    def fastest(self, **wanted):
-        """Returns the fastest of our plans of steps with the fields `wanted`, or None."""
-        fitting = [
+    def plans(self, **wanted):
+        """Returns our plans of steps with the fields `wanted`: pairs of question and outcome."""
+        return [
             (q, run)
             for q, run in self.outcomes
             if q.system == steps.TERAIO
             and "refused" not in run
             and all(getattr(q.step, name) == value for name, value in wanted.items())
         ]
-        return max(fitting, key=lambda of: tokens_per_second(of[1]), default=None)
 
 
 def _key(step, machine, system):
@@ -126,10 +115,8 @@ def _worth_a_row(answers, model, training):
     left out.
     """
     best = {}
-    for machine in answers.machines(model=model, training=training, micro_batches=2):
-        run = answers.run(model, training, SMALL, machine)
-        if "refused" in run:
-            continue
+    for question, run in answers.plans(model=model, training=training, micro_batches=2):
+        machine = question.machine
         place = (machine.device_name, machine.host_memory_gb)
         if place not in best or price_per_billion(machine, run) < price_per_billion(*best[place]):
             best[place] = machine, run
@@ -147,8 +134,6 @@ def _described_in_cells(machine):
 
 def _costs(machine, run):
     """Returns how long the drives last, and the price of a billion tokens."""
-    if "refused" in run:
-        return ["", ""]
     life = _duration(life_months(machine, run)) if machine.drives else ""
     return [life, _price_per_billion(machine, run)]
 
@@ -192,10 +177,10 @@ def _table_of_measured(answers, measured):
 
 def _row_of_measured(answers, row, numbers):
     """Returns the row with our fastest plan beside what was measured; None without a plan."""
-    ours = answers.fastest(model=row["model"], training=row["training"], accelerator=row["device"])
-    if ours is None:
+    plans = answers.plans(model=row["model"], training=row["training"], accelerator=row["device"])
+    if not plans:
         return None
-    question, run = ours
+    question, run = max(plans, key=lambda of: tokens_per_second(of[1]))
     speed, memory_gb = tokens_per_second(run), question.machine.host_memory_gb
     is_slower = speed < 0.95 * row["tokens_per_second"]
     tokens = row["tokens_per_step"]

@@ -61,6 +61,14 @@ def test_page_names_what_does_not_fit(outcome, words):
     assert f"| {16_384 / 10:,.0f} (50 %) |" in text
 
 
+def test_row_has_the_machine_with_the_least_price_per_token():
+    text = page.text_of(outcomes())
+    assert "| GeForce RTX 4090 | 128 GB | 0 |" in text  # drives wear out and are no faster
+    faster = run(step_s=0.1, stall_s=0.05, written=10**9)
+    text = page.text_of(outcomes()[:1] + [(QUESTIONS[1], faster)] + outcomes()[2:])
+    assert "| GeForce RTX 4090 | 128 GB | 2 |" in text
+
+
 def test_table_for_browsers_has_a_row_for_each_of_our_plans():
     text = fit_table.text_of(outcomes(teraio=NO_ROOM)[:1] + outcomes()[1:])
     table = json.loads(text.removeprefix("window.TERAIO_FIT = ").removesuffix(";\n"))
