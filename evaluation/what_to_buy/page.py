@@ -117,6 +117,8 @@ def _worth_a_row(answers, model, training):
     best = {}
     for question, run in answers.plans(model=model, training=training, micro_batches=2):
         machine = question.machine
+        if machine.drives not in (0, WITH_DRIVES):
+            continue
         place = (machine.device_name, machine.host_memory_gb)
         if place not in best or price_per_billion(machine, run) < price_per_billion(*best[place]):
             best[place] = machine, run
