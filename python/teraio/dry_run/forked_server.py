@@ -33,7 +33,7 @@ class ForkedServer:
         self._function = function
         self.seconds_max = seconds_max
         self._connection = None
-        self._child = 0
+        self._child = 0  # the id of its process, as soon as it has told it
 
     def call(self, request):
         """Returns what the function returns for the request, both of which are pickled.
@@ -57,10 +57,12 @@ class ForkedServer:
     def _receive(self):
         if self._connection.poll(self.seconds_max):
             return pickle.loads(self._connection.recv_bytes())
-        os.kill(self._child, signal.SIGKILL)
+        if self._child != 0:
+            os.kill(self._child, signal.SIGKILL)
         raise EOFError
 
     def _fork(self):
+        self._child = 0
         self._connection, connection = multiprocessing.Pipe()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # other threads may hold locks: then the time passes

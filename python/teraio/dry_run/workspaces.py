@@ -24,6 +24,7 @@ aten = torch.ops.aten
 _NAMESPACES = ("aten", "mkldnn")  # what other operators do besides is not known
 _LARGE_BYTES = 64 << 10  # the least that an op has that is worth a measurement
 _MEASURED_BYTES_MAX = 16 << 20
+_RUN_BYTES_MAX = 256 << 20
 _OF_FEW = 4  # times as many where the elements of a batch are large
 # Ops that do not check the sizes of their weights.
 _UNCHECKED = {aten.mkldnn_rnn_layer.default, aten.mkldnn_rnn_layer_backward.default}
@@ -214,7 +215,8 @@ def _ways_to_shrink(func, args, given, largest):
         id(t): [k for k, n in enumerate(t.shape) if n in (extent, extent / 2)]
         for t in (*given, largest)
     }
-    if func not in _UNCHECKED:
+    numbers = [each for each in tree_leaves(args) if isinstance(each, int)]
+    if func not in _UNCHECKED and extent not in numbers:  # such as the size of a result
         yield extent, {tensor: found[-1:] for tensor, found in of_extent.items()}
         yield extent, of_extent
 
@@ -245,6 +247,8 @@ def _measured(measure, func, args, kwargs, dimensions=None, ratio=1):
 
     values = tree_map_only(torch.Generator, lambda _: None, (args, kwargs))
     values = tree_map_only(torch.Tensor, description, values)
+    if sum(each.size_bytes() for each in described.values()) > _RUN_BYTES_MAX:
+        raise CallFailed("its tensors are too large")
     return _server.call((measure, str(func), values, torch.is_grad_enabled()))
 
 
@@ -275,6 +279,9 @@ class _Description:
                 each * shape[dimension] // size if each > stride else each for each in strides
             ]
         return cls(shape, strides, tensor.dtype, None)
+
+    def size_bytes(self):
+        return _extent(self.shape, self.strides) * self.dtype.itemsize
 
     def tensor(self):
         """Returns a real tensor. Unknown contents are ones, or zeros, which any table has."""

@@ -49,6 +49,14 @@ def test_a_call_that_fails_leaves_the_next_one(server, call, message):
     assert server.call("")[0] != os.getpid()
 
 
+def test_a_child_that_is_not_there_in_time_leaves_the_next_one(server):
+    server.seconds_max = 0
+    with pytest.raises(CallFailed):
+        server.call("")
+    server.seconds_max = 60
+    assert server.call("")[0] != os.getpid()
+
+
 def test_the_child_ends_with_its_server():
     server = ForkedServer(answer)
     ended = select.poll()

@@ -116,11 +116,18 @@ def test_that_of_an_image_follows_from_narrower_ones(monkeypatch):
     assert differing(convolution) == []
 
 
-def test_an_op_that_needs_other_contents_counts_as_nothing_and_is_told(caplog):
+MATRIX, IMAGE = torch.empty(200, 200), torch.empty(1, 8, 1024, 1024)
+UNKNOWN = [  # no positive definite matrix is made up, and no size of a result shrinks
+    (torch.ops.aten.linalg_cholesky.default, (MATRIX,), "input is not positive-definite"),
+    (torch.ops.aten.upsample_nearest2d.vec, (IMAGE, [2048, 1024], None), "are too large"),
+]
+
+
+@pytest.mark.parametrize("op, args, reason", UNKNOWN)
+def test_an_op_that_does_not_run_counts_as_nothing_and_is_told(caplog, op, args, reason):
     caplog.set_level("DEBUG")
     find = workspaces.workspaces(replace(load("h100-nvl"), library="onednn"))
-    matrix = torch.empty(200, 200)  # no positive definite one is made up
     for _ in range(2):
-        assert find(torch.ops.aten.linalg_cholesky.default, (matrix,), {}, matrix) == 0
-    told = [text for text in caplog.messages if "linalg_cholesky.default" in text]
-    assert len(told) == 1 and "input is not positive-definite" in told[0]
+        assert find(op, args, {}, op(*args) if len(args) > 1 else MATRIX) == 0
+    told = [text for text in caplog.messages if str(op) in text]
+    assert len(told) == 1 and reason in told[0]
