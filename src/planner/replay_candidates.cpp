@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <limits>
 #include <span>
 
 #include "simulate/channels.h"
@@ -36,13 +37,15 @@ double move_ns_per_byte(const Problem& problem, std::initializer_list<plan::Tier
   return out > 0 && in > 0 ? 1 / out + 1 / in : 0;
 }
 
-// Returns the time that the last byte takes: what the host tier cannot hold goes to the drives.
+// Returns the time that the last byte takes: what the host tier cannot hold goes to the drives, and
+// without drives there is no place for it.
 double last_move_ns_per_byte(const Problem& problem) {
   const int64_t away_bytes =
       std::ranges::max(problem.lifetimes.footprint_bytes) - problem.budget_bytes();
-  const bool host_holds_it = problem.tier_capacity_bytes(plan::Tier::kHost) >= away_bytes;
-  if (host_holds_it || problem.tier_capacity_bytes(plan::Tier::kSsd) == 0)
+  if (problem.tier_capacity_bytes(plan::Tier::kHost) >= away_bytes)
     return move_ns_per_byte(problem, {plan::Tier::kSsd, plan::Tier::kHost});
+  if (problem.tier_capacity_bytes(plan::Tier::kSsd) == 0)
+    return std::numeric_limits<double>::infinity();
   return move_ns_per_byte(problem, {plan::Tier::kSsd});
 }
 

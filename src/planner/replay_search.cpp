@@ -101,7 +101,7 @@ class ReplaySearch {
     else
       try_sets(kFastSets, ideal_ns, by_next_use ? Depth::kNextUse : Depth::kRounds);
     try_without_drives(kHostOnlyFast, by_next_use ? Depth::kNextUse : Depth::kRounds);
-    if (by_next_use) spend_rounds();
+    if (by_next_use) spend_rounds(ideal_ns);
     if (by_next_use && !is_long()) try_on_stretched_timelines({});
     if (options_.effort == Effort::kBest) search_on(ideal_ns);
     if (outcomes_.empty()) return failure_;
@@ -126,12 +126,13 @@ class ReplaySearch {
     search_thoroughly();
   }
 
-  void spend_rounds() {
+  void spend_rounds(const std::vector<double>& ideal_ns) {
     if (outcomes_.empty()) {
+      // Plans by next use need more room on the tiers.
       failure_ = Status();
-      return keep(plan_for({}, Depth::kRounds, left_ns()));
+      return try_sets(is_long() ? std::span(kLongSets).first(1) : std::span(kFastSets), ideal_ns,
+                      Depth::kRounds);
     }
-    if (is_long()) return;
     std::vector<Approach> approaches =
         fastest_approaches(is_short() ? outcomes_.size() : kRoundsApproaches);
     if (!is_short()) leave_out_hopeless(approaches);

@@ -138,6 +138,8 @@ TEST_F(ReplaySetTest, WhereHostMemoryIsFullReplaysCompeteWithTheDrives) {
   EXPECT_EQ(candidate_tensors(Recompute::kCheap), Tensors());
   EXPECT_EQ(chosen({.transfer_share = 0}), Tensors());
   EXPECT_EQ(chosen({.transfer_share = 0, .cost_share_max = 1000}), (Tensors{norm, act}));
+  hardware.drives.clear();
+  EXPECT_EQ(candidate_tensors(), (Tensors{norm, act})) << "there is no other place for them";
 }
 
 // norm is needed again only long after the replay of act would have made it again.
@@ -315,6 +317,14 @@ TEST(Recomputation, IsNoSlowerThanAProgramThatCheckpoints) {
   const int64_t checkpointed_ns = step_ns(true, Recompute::kOff);
   EXPECT_LT(checkpointed_ns, step_ns(false, Recompute::kOff) / 2);
   EXPECT_LE(step_ns(false, Recompute::kAll), checkpointed_ns);
+}
+
+// Plans by next use need more room, so that the rounds have to find these.
+TEST(Recomputation, HostMemoryThatIsNearlyFullSuffices) {
+  Real gr8("gr8", "h100_ssd4");
+  gr8.hardware.drives.clear();
+  gr8.hardware.host.capacity_bytes = 20'000'000'000;
+  EXPECT_GT(fraction_of_ideal(gr8.run({})), 0.9);
 }
 
 TEST(Recomputation, SavesWritesWhenAsked) {
