@@ -213,7 +213,7 @@ class Search {
     return has_time_limit && clock_.now_ns() > deadline_ns_;
   }
 
-  // Plans by next use are a start for the rounds, and all that there is time for on long traces.
+  // Plans by next use are a start for the rounds.
   void search_freely() {
     if (options_.start != nullptr)
       evaluate_plan(*options_.start, incumbent_);
@@ -222,7 +222,6 @@ class Search {
     if (options_.depth == Depth::kNextUse) return;
     if (problem_.trace.ops.size() <= kTinyTraceOps) plan_few_writes();
     if (is_thorough()) plan_by_next_use(kThoroughNextUse);
-    if (incumbent_.best && is_long()) return;
     run_configs(is_thorough() ? best_configs() : fast_configs());
     if (is_thorough()) run_drawn_configs();
   }

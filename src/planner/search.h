@@ -16,13 +16,13 @@
 
 namespace teraio::planner {
 
-// The rounds of Depth::kRounds take minutes for longer traces.
+// For longer traces, what would take tens of seconds is left out.
 constexpr size_t kLongTraceOps = 40'000;
 
 // How far a search goes.
 enum class Depth : uint8_t {
   kNextUse,   // plans by next use: see NextUse
-  kRounds,    // and the rounds of Effort::kFast, unless the trace is so long that they take minutes
+  kRounds,    // and the rounds of Effort::kFast
   kThorough,  // and those of Effort::kBest, until nothing helps or to the time limit
 };
 
