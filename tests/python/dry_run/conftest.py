@@ -18,7 +18,7 @@ def processor(tmp_path):
 
 @pytest.fixture
 def both_traces(dry_run, warm_python, tmp_path):
-    """The traces of a real run and of a dry run of the same command."""
+    """The traces of a real run and of a dry run of the same command, one for each pattern."""
 
     def both_traces(*command, dry_options=()):
         options = ["--device-budget", "2GB", "--save-trace", "real.json"]
@@ -26,6 +26,7 @@ def both_traces(dry_run, warm_python, tmp_path):
         assert real.code == 0, real
         dry = dry_run("--save-trace", "dry.json", *dry_options, *command)
         assert dry.code == 0, dry
-        return [json.loads((tmp_path / name).read_text()) for name in ("real.json", "dry.json")]
+        traces = [tmp_path / "real.json", *sorted(tmp_path.glob("dry*.json"))]
+        return [json.loads(trace.read_text()) for trace in traces]
 
     return both_traces

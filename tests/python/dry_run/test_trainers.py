@@ -137,5 +137,5 @@ def test_peak_is_that_of_a_run(both_traces, processor, tmp_path, package):
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"not applicable: {package} is not installed")
     (tmp_path / "train.py").write_text(TRAINERS[package])
-    real, dry = both_traces("train.py", dry_options=processor)
-    assert peak_bytes(dry) == pytest.approx(peak_bytes(real), rel=0.05)
+    real, *dry = both_traces("train.py", dry_options=processor)
+    assert max(map(peak_bytes, dry)) == pytest.approx(peak_bytes(real), rel=0.05)
