@@ -50,7 +50,7 @@ constexpr std::array kNextUse = {NextUseOptions{.order = ReturnOrder::kNextUse},
                                  NextUseOptions{.order = ReturnOrder::kOverTheEndFirst},
                                  NextUseOptions{.reads_late = true},
                                  NextUseOptions{.headroom_share = 0.1, .reads_late = true}};
-// Of long traces, for which these plans are all: their writes are late, and so are their reads.
+// Of long traces: their writes are late, and so are their reads.
 constexpr std::array kLongNextUse = {NextUseOptions{.headroom_share = 0.05, .reads_late = true},
                                      NextUseOptions{.headroom_share = 0.1, .reads_late = true},
                                      NextUseOptions{.headroom_share = 0.2, .reads_late = true}};
