@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "python_lock.h"
 #include "running_op.h"
 
 namespace py = pybind11;
@@ -29,7 +30,9 @@ std::atomic<uint64_t> interrupt_count = 0;
 std::atomic<uint64_t> handled_count = 0;
 std::atomic<Handler> python_handler = nullptr;
 std::atomic<bool> is_counting = false;
+std::atomic<bool> main_waits_for_lock = false;
 
+thread_local uint64_t mark_of_wait = 0;                 // the newest of this thread
 thread_local std::optional<python_error> raised_error;  // by a handler, on this thread
 
 // Counts what Python knows already: it may be another thread that a signal interrupts, and the main
@@ -82,6 +85,27 @@ void keep_raised_error() {
   raised_error->persist();
 }
 
+// Raises what raise_after_op() has left for this thread. Needs the GIL.
+bool raise_now() {
+  PyObject* type = PyThreadState_Get()->async_exc;
+  if (type == nullptr) return false;
+  PyErr_SetNone(type);
+  PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), nullptr);
+  return true;
+}
+
+// Waits without the GIL, and no longer than kMainThreadLimit. Returns the condition's last value.
+bool wait_for_main_thread(const auto& condition) {
+  std::optional<py::gil_scoped_release> no_gil;
+  if (PyGILState_Check() != 0) no_gil.emplace();
+  const auto end = std::chrono::steady_clock::now() + kMainThreadLimit;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() >= end) return false;
+    std::this_thread::sleep_for(kLookInterval);
+  }
+  return true;
+}
+
 }  // namespace
 
 Interrupts& Interrupts::instance() {
@@ -113,41 +137,50 @@ bool Interrupts::is_main_thread() const { return PyThread_get_thread_ident() == 
 
 uint64_t Interrupts::mark() {
   keep_counting();
-  return is_main_thread() ? seen_by_main_ : interrupt_count.load(std::memory_order_acquire);
+  mark_of_wait =
+      is_main_thread() ? seen_by_main_.load() : interrupt_count.load(std::memory_order_acquire);
+  return mark_of_wait;
 }
 
 bool Interrupts::has_come_since(uint64_t mark) {
   keep_counting();
-  return interrupt_count.load(std::memory_order_acquire) != mark;
+  const uint64_t count = interrupt_count.load(std::memory_order_acquire);
+  return count != mark || (main_waits_for_lock.load() && count != seen_by_main_.load());
 }
 
 bool Interrupts::ends_call() {
   const uint64_t count = interrupt_count.load(std::memory_order_acquire);
-  if (!is_main_thread()) return !does_main_thread_answer(count);
-  seen_by_main_ = count;
+  if (!is_main_thread()) {
+    if (count != mark_of_wait) return !does_main_thread_answer(count);
+    wait_for_main_thread([] { return !main_waits_for_lock.load(); });
+    return false;
+  }
   const bool raises = handle_signals();
   handled_count.store(count, std::memory_order_relaxed);
+  // A call that raises still needs the lock on its way out. The next wait asks once in vain.
+  if (!raises) seen_by_main_ = count;
   return raises;
+}
+
+bool Interrupts::wait_for_lock(const std::function<void()>& wait) {
+  if (!is_main_thread()) return wait_without_python_lock(wait);
+  main_waits_for_lock = true;
+  if (!wait_without_python_lock(wait)) wait();
+  main_waits_for_lock = false;
+  return true;
 }
 
 bool Interrupts::handle_signals() {
   const py::gil_scoped_acquire gil;
   const ObservedParts parts;  // the handlers' ops use any tensor
-  if (PyErr_CheckSignals() == 0) return false;
+  if (PyErr_CheckSignals() == 0 && !raise_now()) return false;
   keep_raised_error();
   return true;
 }
 
 bool Interrupts::does_main_thread_answer(uint64_t count) const {
   Py_AddPendingCall(&note_handled, reinterpret_cast<void*>(static_cast<uintptr_t>(count)));
-  std::optional<py::gil_scoped_release> no_gil;
-  if (PyGILState_Check() != 0) no_gil.emplace();
-  const auto end = std::chrono::steady_clock::now() + kMainThreadLimit;
-  while (std::chrono::steady_clock::now() < end) {
-    if (handled_count.load(std::memory_order_relaxed) >= count) return true;
-    std::this_thread::sleep_for(kLookInterval);
-  }
-  no_gil.reset();
+  if (wait_for_main_thread([&] { return handled_count.load() >= count; })) return true;
   const py::gil_scoped_acquire gil;
   if (!is_left_to_python()) return true;
   PyErr_SetNone(PyExc_KeyboardInterrupt);

@@ -2,7 +2,6 @@
 
 #include "interrupts.h"
 #include "observe/collective.h"
-#include "python_lock.h"
 
 namespace teraio::pytorch {
 
@@ -11,7 +10,7 @@ engine::WaitInterrupt& TorchFramework::wait_interrupt() { return Interrupts::ins
 bool TorchFramework::is_interrupted() { return Interrupts::instance().handle_signals(); }
 
 bool TorchFramework::wait_without_other_lock(const std::function<void()>& wait) {
-  return wait_without_python_lock(wait);
+  return Interrupts::instance().wait_for_lock(wait);
 }
 
 bool TorchFramework::wait_for_unpin() { return wait_for_a_collective(); }

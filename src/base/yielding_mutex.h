@@ -13,7 +13,7 @@
 namespace teraio {
 
 // Lets go of the other lock that the calling thread holds, calls the argument, and takes the lock
-// again. Returns false and does nothing when the thread does not hold the other lock.
+// again. May return false and do nothing when the thread does not hold the other lock.
 using WaitWithoutOtherLock = std::function<bool(const std::function<void()>& wait)>;
 
 template <typename Mutex>

@@ -193,6 +193,55 @@ with session():
     assert code == 0, err
 
 
+def test_interrupt_before_the_wait_of_a_thread_that_the_main_thread_needs(run):
+    code, lines, err = run("""
+import _thread, collections, functools
+libc = ctypes.CDLL(None)
+may_add = _thread.allocate_lock()
+def add_after_the_signal():
+    may_add.acquire()
+    add(tensors)
+with session():
+    tensors = new_tensors()
+    add(tensors)
+    hang(READS)
+    may_add.acquire()
+    thread = threading.Thread(target=add_after_the_signal)
+    thread.start()
+    calls = [functools.partial(getattr(libc, "raise"), signal.SIGINT), may_add.release]
+    calls += [library.faulty_drives_wait_for_hang, functools.partial(libc.usleep, 300_000)]
+    calls += [functools.partial(tensor.add_, 1) for tensor in tensors]
+    try:  # no bytecode is run between the signal and the ops
+        collections.deque(map(functools.partial.__call__, map(functools.partial, calls)), maxlen=0)
+    except KeyboardInterrupt:
+        print("main", flush=True)
+    library.faulty_drives_release()
+    thread.join()
+""")
+    assert lines == ["main"], err
+    assert code == 0, err
+
+
+def test_interrupt_within_an_op_that_waits_then(run):
+    code, lines, err = run("""
+from teraio.hooks import op_origins
+def interrupted():
+    signal.raise_signal(signal.SIGINT)
+with session():
+    hang(READS)
+    op_origins.origin_of_op = interrupted
+    try:
+        tensors = new_tensors()
+        while True:
+            add(tensors)
+    except KeyboardInterrupt as interrupt:
+        print("main", flush=True)
+    library.faulty_drives_release()
+""")
+    assert lines == ["main"], err
+    assert code == 0, err
+
+
 def test_writes_that_hang_go_to_the_other_drive(run):
     code, lines, err = run(
         """
