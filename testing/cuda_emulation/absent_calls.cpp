@@ -12,7 +12,6 @@ extern "C" {
 
 TERAIO_ABSENT(cudaDeviceGetGraphMemAttribute, int, cudaGraphMemAttributeType, void*)
 TERAIO_ABSENT(cudaDeviceSetGraphMemAttribute, int, cudaGraphMemAttributeType, void*)
-TERAIO_ABSENT(cudaGetKernel, cudaKernel_t*, const void*)
 TERAIO_ABSENT(cudaGetSymbolAddress, void**, const void*)
 TERAIO_ABSENT(cudaGraphAddNode, cudaGraphNode_t*, cudaGraph_t, const cudaGraphNode_t*,
               const cudaGraphEdgeData*, size_t, cudaGraphNodeParams*)

@@ -2,7 +2,6 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
-#include <cstring>
 
 #include "testing/cuda_emulation/machine.h"
 

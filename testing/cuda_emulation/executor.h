@@ -20,7 +20,6 @@
 #include <mutex>
 #include <random>
 #include <set>
-#include <vector>
 
 #include "testing/cuda_emulation/hardware_unit.h"
 #include "testing/cuda_emulation/settings.h"

@@ -5,7 +5,6 @@
 
 #include <mutex>
 #include <set>
-#include <utility>
 
 #include "testing/cuda_emulation/call_counts.h"
 #include "testing/cuda_emulation/capture.h"

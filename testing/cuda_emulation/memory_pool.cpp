@@ -15,17 +15,6 @@ MemoryPools::MemoryPools(const Settings& settings, DeviceMemory& memory, Executo
   for (int32_t i = 0; i < settings.device_count; ++i) default_pools_[i].device = i;
 }
 
-MemoryPool* MemoryPools::create(int32_t device) {
-  auto* pool = new MemoryPool();
-  pool->device = device;
-  return pool;
-}
-
-void MemoryPools::destroy(MemoryPool* pool, Lock& lock) {
-  executor_.wait_for_device(pool->device, lock);
-  trim(*pool, 0);  // the object stays, for blocks that are freed later
-}
-
 char* MemoryPools::reuse(MemoryPool& pool, size_t size_bytes) {
   const auto fits = [&](const MemoryPool::Free& free) {
     return free.size_bytes == size_bytes && free.since->has_passed;

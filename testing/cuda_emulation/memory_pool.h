@@ -36,9 +36,6 @@ class MemoryPools {
   MemoryPools(const Settings& settings, DeviceMemory& memory, Executor& executor);
 
   MemoryPool& default_pool(int32_t device) { return default_pools_.at(device); }
-  MemoryPool* create(int32_t device);
-  // Waits for the device. Blocks in use stay allocated for ever.
-  void destroy(MemoryPool* pool, Lock& lock);
 
   // Null: the device has too little memory, also after waiting for what is being freed.
   char* allocate(MemoryPool& pool, size_t size_bytes, Lock& lock);

@@ -9,12 +9,6 @@ using namespace teraio::testing::emulated_cuda;
 
 MemoryPool& pool_behind(cudaMemPool_t handle) { return *reinterpret_cast<MemoryPool*>(handle); }
 
-cudaError_t allocate(Machine& machine, Lock& lock, MemoryPool& pool, void** memory,
-                     size_t size_bytes) {
-  *memory = machine.pools.allocate(pool, size_bytes, lock);
-  return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
-}
-
 }  // namespace
 
 extern "C" {
@@ -26,33 +20,11 @@ cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
   });
 }
 
-cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* properties) {
-  return call([&](Machine& machine, Lock&) {
-    if (properties->allocType != cudaMemAllocationTypePinned ||
-        properties->location.type != cudaMemLocationTypeDevice)
-      return cudaErrorInvalidValue;
-    *pool = reinterpret_cast<cudaMemPool_t>(machine.pools.create(properties->location.id));
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
-  return call([&](Machine& machine, Lock& lock) {
-    machine.pools.destroy(&pool_behind(pool), lock);
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaMallocFromPoolAsync(void** memory, size_t size_bytes, cudaMemPool_t pool,
-                                    cudaStream_t stream) {
-  return call_with_stream(stream, [&](Machine& machine, Lock& lock, Stream&) {
-    return allocate(machine, lock, pool_behind(pool), memory, size_bytes);
-  });
-}
-
 cudaError_t cudaMallocAsync(void** memory, size_t size_bytes, cudaStream_t stream) {
   return call_with_stream(stream, [&](Machine& machine, Lock& lock, Stream& target) {
-    return allocate(machine, lock, machine.pools.default_pool(target.device), memory, size_bytes);
+    MemoryPool& pool = machine.pools.default_pool(target.device);
+    *memory = machine.pools.allocate(pool, size_bytes, lock);
+    return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
   });
 }
 

@@ -108,13 +108,6 @@ cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
   });
 }
 
-cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned* flags) {
-  return call_with_stream(stream, [&](Machine&, Lock&, Stream& target) {
-    *flags = target.synchronizes_with_legacy ? cudaStreamDefault : cudaStreamNonBlocking;
-    return cudaSuccess;
-  });
-}
-
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return unsafe_call([&](Machine& machine, Lock& lock) {
     machine.calls.add("cudaStreamSynchronize");

@@ -58,7 +58,6 @@ class Communicator : public std::enable_shared_from_this<Communicator>, private 
   Outcome error() const;
   int rank() const { return rank_; }
   int count() const { return count_; }
-  int device() const { return device_; }
   // The name of the next communicator that is made from this one, the same on all ranks.
   std::string next_name(int color);
 

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <mutex>
 #include <set>
-#include <utility>
 #include <vector>
 
 #include "testing/cuda_emulation/nccl/group.h"
@@ -82,13 +81,6 @@ std::vector<Place> places_of(const std::vector<Bytes>& told, int color) {
   std::stable_sort(places.begin(), places.end(),
                    [](const Place& a, const Place& b) { return a.key < b.key; });
   return places;
-}
-
-// Ranks that are not listed keep their order.
-ncclResult_t make_of_ranks(ncclComm_t* handle, Communicator& parent, const std::string& name,
-                           const std::vector<int>& ranks) {
-  const auto own = std::find(ranks.begin(), ranks.end(), parent.rank());
-  return make(handle, name, static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()));
 }
 
 }  // namespace
@@ -172,21 +164,9 @@ ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* ma
   if (!outcome.is_ok()) return give(outcome);
   const std::string name = parent.next_name(color);
   if (color == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
-  std::vector<int> ranks;
-  for (const Place& place : places_of(told, color)) ranks.push_back(place.rank);
-  return make_of_ranks(made, parent, name, ranks);
-}
-
-ncclResult_t ncclCommShrink(ncclComm_t handle, int* excluded, int excluded_count, ncclComm_t* made,
-                            ncclConfig_t*, int flags) {
-  TERAIO_CHECK_COMMUNICATOR(handle);
-  Communicator& parent = *handle->communicator;
-  if ((flags & NCCL_SHRINK_ABORT) != 0) parent.abort();
-  std::vector<int> ranks;
-  for (int rank = 0; rank < parent.count(); ++rank)
-    if (std::find(excluded, excluded + excluded_count, rank) == excluded + excluded_count)
-      ranks.push_back(rank);
-  return make_of_ranks(made, parent, parent.next_name(0), ranks);
+  const std::vector<Place> places = places_of(told, color);
+  const auto rank = std::ranges::find(places, parent.rank(), &Place::rank) - places.begin();
+  return make(made, name, static_cast<int>(rank), static_cast<int>(places.size()));
 }
 
 // --- Ending -------------------------------------------------------------------------------------
@@ -215,12 +195,6 @@ ncclResult_t ncclCommCount(const ncclComm_t handle, int* count) {
 ncclResult_t ncclCommUserRank(const ncclComm_t handle, int* rank) {
   TERAIO_CHECK_COMMUNICATOR(handle);
   *rank = handle->communicator->rank();
-  return ncclSuccess;
-}
-
-ncclResult_t ncclCommCuDevice(const ncclComm_t handle, int* device) {
-  TERAIO_CHECK_COMMUNICATOR(handle);
-  *device = handle->communicator->device();
   return ncclSuccess;
 }
 

@@ -3,8 +3,6 @@
 #include <ATen/ops/copy_native.h>
 #include <c10/cuda/CUDAGuard.h>
 
-#include <memory>
-
 #include "testing/cuda_emulation/launch.h"
 #include "testing/cuda_emulation/operators/cpu_call.h"
 #include "testing/cuda_emulation/operators/op_facts.h"

@@ -1,5 +1,5 @@
-// Calls that the emulated NCCL does not have and the header of NCCL may not, either: PyTorch 2.15
-// needs their names. As C passes arguments, a function need not know those that it ignores.
+// Calls that the emulated NCCL does not have. PyTorch needs their names. The header of NCCL may not
+// declare them. As C passes arguments, a function need not know those that it ignores.
 #include "testing/cuda_emulation/nccl/last_error.h"
 
 namespace {
@@ -18,15 +18,25 @@ int refuse_absent(const char* text) {
 
 extern "C" {
 
+TERAIO_ABSENT(ncclCommDeregister)
 TERAIO_ABSENT(ncclCommGetUniqueId)
 TERAIO_ABSENT(ncclCommGrow)
 TERAIO_ABSENT(ncclCommMemStats)
+TERAIO_ABSENT(ncclCommRegister)
 TERAIO_ABSENT(ncclCommResume)
 TERAIO_ABSENT(ncclCommRevoke)
+TERAIO_ABSENT(ncclCommShrink)
 TERAIO_ABSENT(ncclCommSuspend)
+TERAIO_ABSENT(ncclCommWindowDeregister)
+TERAIO_ABSENT(ncclCommWindowRegister)
+TERAIO_ABSENT(ncclDevCommCreate)
+TERAIO_ABSENT(ncclDevCommDestroy)
 TERAIO_ABSENT(ncclGather)
 TERAIO_ABSENT(ncclGetLsaMultimemDevicePointer)
 TERAIO_ABSENT(ncclGetPeerDevicePointer)
+TERAIO_ABSENT(ncclGroupSimulateEnd)
+TERAIO_ABSENT(ncclMemAlloc)
+TERAIO_ABSENT(ncclMemFree)
 TERAIO_ABSENT(ncclPutSignal)
 TERAIO_ABSENT(ncclSignal)
 TERAIO_ABSENT(ncclWaitSignal)
