@@ -218,33 +218,18 @@ def stages(results):
 
 
 def memory_table(results, found):
-    rows = []
-    for case in found:
-        trace = trace_of(results, case)
-        for phase in largest_phases(trace):
-            rows.append(memory_row(case, phase, trace["capacity_bytes"]))
-    header = ["model", "phase", "ops", "all, maximum", "active, maximum", "active, mean"]
-    return table(header, rows)
+    rows = [memory_row(case, trace_of(results, case)) for case in found]
+    return table(["model", "ops", "all, maximum", "active, maximum", "active, mean"], rows)
 
 
-def largest_phases(trace):
-    """Returns the phase with the highest peak for each name: there is one per micro-batch."""
-    largest = {}
-    for phase in trace["phases"]:
-        known = largest.get(phase["name"])
-        if known is None or phase["all_bytes_max"] > known["all_bytes_max"]:
-            largest[phase["name"]] = phase
-    return largest.values()
-
-
-def memory_row(case, phase, capacity):
+def memory_row(case, trace):
+    step, capacity = trace["phases"][-1], trace["capacity_bytes"]  # the last one is the whole step
     return [
         case.model,
-        phase["name"],
-        phase["ops"],
-        percent(phase["all_bytes_max"], capacity),
-        small_percent(phase["active_bytes_max"], capacity),
-        small_percent(phase["active_bytes_mean"], capacity),
+        step["ops"],
+        percent(step["all_bytes_max"], capacity),
+        small_percent(step["active_bytes_max"], capacity),
+        small_percent(step["active_bytes_mean"], capacity),
     ]
 
 
@@ -316,13 +301,14 @@ def reported_planning(case):
 
 
 def figure_7(results):
+    """Makes a row for each model and system of which the paper's text says something."""
     rows = []
     for case in cases.of(results):
         for system in cases.SYSTEMS:
-            run = run_of(results, case, system.key)
-            reported = THROUGHPUT.get((case.key, reported_key(system)), "")
-            predicted = [fraction_of_ideal(run), tokens(case, run)]
-            rows.append([case.model, system.name, reported, *predicted])
+            if reported := THROUGHPUT.get((case.key, reported_key(system))):
+                run = run_of(results, case, system.key)
+                predicted = [fraction_of_ideal(run), tokens(case, run)]
+                rows.append([case.model, system.name, reported, *predicted])
     header = ["model", "system", "of ideal, the paper", "of ideal, predicted"]
     header += ["tokens/s of both GPUs, predicted"]
     return table(header, rows)
@@ -349,15 +335,16 @@ def refusals(results):
 
 
 def figure_8(results):
+    """Makes a table of the stalled share of a step; the picture has the other parts."""
     rows = []
     for case in cases.of(results):
-        for system in cases.SYSTEMS_OF_FIGURES:
-            run = run_of(results, case, system.key)
-            if "refused" not in run:
-                parts = [percent(part, run["step_ns"] / 1e9) for part in parts_of(run).values()]
-                rows.append([case.model, system.name, f"{run['step_ns'] / 1e9:.1f} s", *parts])
-    header = ["model", "system", "step time"]
-    return table(header + ["compute alone", "compute beside transfers", "stalled"], rows)
+        runs = [run_of(results, case, system.key) for system in cases.SYSTEMS_OF_FIGURES]
+        rows.append([case.model, *map(stalled, runs)])
+    return table(["model", *(system.name for system in cases.SYSTEMS_OF_FIGURES)], rows)
+
+
+def stalled(run):
+    return "does not fit" if "refused" in run else percent(run["stall_ns"], run["step_ns"])
 
 
 def parts_of(run):
@@ -421,25 +408,21 @@ def setting_of(results, key, drives, host_gb):
 def figure_10(results):
     rows = []
     for case in cases.of(results):
-        for key in DRIVE_SYSTEMS:
-            run = run_of(results, case, key)
-            if "refused" not in run:
-                rows.append([case.model, name_of(key), *drive_use(run)])
-    header = ["model", "system", "mean", "mean of the busiest 5 % of the time", "idle time"]
-    return table(header, rows)
+        runs = [run_of(results, case, key) for key in DRIVE_SYSTEMS]
+        rows.append([case.model, *map(drive_use, runs)])
+    return table(["model", *map(name_of, DRIVE_SYSTEMS)], rows)
 
 
 def drive_use(run):
     """Describes the bytes read and written per second: mean, busiest slices, and idle time."""
+    if "refused" in run:
+        return "does not fit"
     pairs = zip(run["ssd_read_rates"], run["ssd_write_rates"], strict=True)
     rates = sorted(read + written for read, written in pairs)
     busiest = rates[-max(1, len(rates) // 20) :]
     idle = sum(rate < 1e7 for rate in rates)
-    return [
-        f"{statistics.mean(rates) / 1e9:.1f} GB/s",
-        f"{statistics.mean(busiest) / 1e9:.1f} GB/s",
-        percent(idle, len(rates)),
-    ]
+    mean, busy = (statistics.mean(some) / 1e9 for some in (rates, busiest))
+    return f"{mean:.1f}, {busy:.1f} GB/s; {percent(idle, len(rates))}"
 
 
 def name_of(key):

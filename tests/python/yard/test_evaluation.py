@@ -111,7 +111,10 @@ def test_the_document_says_what_the_results_say(results):
     assert "| TERAIO-Mixed, ours | 62.5 % | does not fit | 1.25 (maximum 1.25, 9 steps) |" in text
     assert "Llama3-70B is predicted to reach 50.0 % of its throughput with 4 drives" in text
     assert "Llama3-8B is predicted to reach" not in text  # that setting is not among the results
-    assert "| Llama3-8B, stage 2 of 2 | forward | 3 | 150.0 % | 10 % | 2 % |" in text
+    assert "| Llama3-8B, stage 2 of 2 | 3 | 150.0 % | 10 % | 2 % |" in text
+    assert "| Llama3-70B | TERAIO-Mixed, ours | 59.7 % | 62.5 % | 2,048 |" in text
+    assert "| Llama3-8B | 50.0 % | 50.0 % | 37.5 % |" in text  # stalled, under the first systems
+    assert "| Llama3-8B | 0.2, 5.0 GB/s; 95.0 % |" in text
     assert "Granite-8B, ZeRO-Offload: does not fit: host memory is too small." in text
 
 
