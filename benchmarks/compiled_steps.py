@@ -28,7 +28,7 @@ from arms.arm import Arm, ArmFailed, ArmResult, run_arm
 from arms.live import LiveArm
 from arms.results import measured, natural_peak_of
 from demo import PROFILE, PROFILE_STEPS, training_arguments
-from drives.limited import Unavailable, loop_drive
+from drives.loop_drive import Unavailable, loop_drive
 from llama.atomic import write_json
 from measures.rows import row, step_seconds
 from rich.console import Console
@@ -87,7 +87,7 @@ def drive(args):
         yield args.ssd, ()
         return
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        with loop_drive(Path(folder) / "loop", DRIVE_BYTES) as (mounted, _):
+        with loop_drive(Path(folder) / "loop", DRIVE_BYTES) as mounted:
             yield mounted, ("env", f"XDG_CACHE_HOME={folder}")
 
 

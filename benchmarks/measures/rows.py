@@ -5,8 +5,6 @@ from statistics import median
 from arms.arm import ArmResult
 from arms.results import measured
 
-PREDICTION_ERROR_MAX = 0.05
-
 
 def step_seconds(results: list[ArmResult], args) -> float:
     return median(

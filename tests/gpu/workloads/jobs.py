@@ -29,9 +29,6 @@ JOBS = {
     "1b-muon": _1B,
     "llama3-8b": "--preset llama3-8b --layers 12 --vocab-size 32000 --sequence-length 4096"
     " --micro-batch 1 --accumulation 4",
-    # For an emulated GPU with rates (benchmarks/emulated_steps.py): about ten seconds a step.
-    "17m": "--preset tiny --layers 4 --dim 512 --ffn-dim 1408 --heads 8 --kv-heads 8"
-    " --vocab-size 4096 --sequence-length 256 --micro-batch 8",
     # As many ops as "1b", over as few bytes as a session manages (benchmarks/enqueue_cost.py).
     "1b-narrow": "--preset 1b --layers 6 --dim 128 --ffn-dim 256 --heads 4 --kv-heads 2"
     " --vocab-size 1000 --sequence-length 128 --micro-batch 2 --accumulation 4",
