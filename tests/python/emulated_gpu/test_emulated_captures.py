@@ -1,7 +1,6 @@
 """CUDA graphs on the emulated GPU, with sessions and without."""
 
 import pytest
-from emulated_gpu import SESSIONS
 
 GRAPH = """
 import torch
@@ -25,9 +24,7 @@ def test_graphs_are_captured_and_replayed(program):
 
 
 # The tensor is offloaded when the capture begins, and returns meanwhile.
-CAPTURE_IN_A_SESSION = (
-    SESSIONS
-    + """
+CAPTURE_IN_A_SESSION = """
 with offload("256MiB", evict_after_every_op=True, **options) as session:
     x = torch.full((1 << 20,), 3.0, device="cuda")
     x = x * 1
@@ -40,22 +37,19 @@ with offload("256MiB", evict_after_every_op=True, **options) as session:
     graph.replay()
     print(y.sum().item() / y.numel())
 """
-)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("tier", ["ssd", "host"])
-def test_a_capture_in_a_session_is_not_broken(tier, program):
+def test_a_capture_in_a_session_is_not_broken(tier, with_sessions):
     options = {"ssd": "{}", "host": "{'ssd': False, 'host_limit': '64MB', 'ssd_capacity': 0}"}
     text = f"options = {options[tier]}\n{CAPTURE_IN_A_SESSION}"
-    assert program(text, seed=1, poison=1) == ["4 0", "7.0"]
+    assert with_sessions(text, seed=1, poison=1) == ["4 0", "7.0"]
 
 
 # The graphs' inputs and results are used before each replay, in two sessions. One graph is captured
 # before the sessions, and one in the first, of a tensor that no op has used before.
-CAPTURED = (
-    SESSIONS
-    + """
+CAPTURED = """
 def capture(x):
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
@@ -86,18 +80,15 @@ del inputs, graphs
 torch.cuda.empty_cache()
 print(torch.cuda.memory_allocated() >> 20)
 """
-)
 
 
-def test_replays_reach_what_a_session_has_used(program):
-    lines = program(CAPTURED, seed=1, poison=1)
+def test_replays_reach_what_a_session_has_used(with_sessions):
+    lines = with_sessions(CAPTURED, seed=1, poison=1)
     assert lines == ["12", *["[[5.0, 7.0], [5.0, 7.0]] 16"] * 2, "0"]
 
 
 # An operator in Python that captures a graph: what it calls is not what it was called for.
-CAPTURE_IN_AN_OPERATOR = (
-    SESSIONS
-    + """
+CAPTURE_IN_AN_OPERATOR = """
 @torch.library.custom_op("tests::twice", mutates_args=())
 def twice(x: torch.Tensor) -> torch.Tensor:
     graph = torch.cuda.CUDAGraph()
@@ -119,9 +110,8 @@ with offload("256MiB", evict_after_every_op=True) as session:
     graph.replay()
     print(y.sum().item() / y.numel())
 """
-)
 
 
 @pytest.mark.full
-def test_an_operator_may_capture_a_graph(program):
-    assert program(CAPTURE_IN_AN_OPERATOR, seed=1, poison=1) == ["6.0", "8", "10.0"]
+def test_an_operator_may_capture_a_graph(with_sessions):
+    assert with_sessions(CAPTURE_IN_AN_OPERATOR, seed=1, poison=1) == ["6.0", "8", "10.0"]

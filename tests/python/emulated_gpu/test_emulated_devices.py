@@ -1,13 +1,11 @@
 """One process with two emulated GPUs: a model over both, and a session on one of them."""
 
 import pytest
-from emulated_gpu import HOSTILE, SESSIONS
+from emulated_gpu import HOSTILE
 
 # Every stage is on the GPU after the one of the stage before it, so that activations and their
 # gradients go back and forth.
-TRAINING = (
-    SESSIONS
-    + """
+TRAINING = """
 import sys
 from torch import nn
 
@@ -68,13 +66,11 @@ outcome, half_bytes, session = within("cuda:1", peak_bytes // 2)  # from a threa
 print(same(outcome, expected), half_bytes <= peak_bytes // 2,
       session.counters()["ssd_bytes_read"] > 0)
 """
-)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_model_on_two_gpus_has_equal_bits_with_a_session_on_one(on_gpu, tmp_path, seed):
-    (tmp_path / "program.py").write_text(TRAINING)
-    done = on_gpu(tmp_path / "program.py", "cuda:0", "cuda:1", seed=seed, devices=2, **HOSTILE)
+def test_a_model_on_two_gpus_has_equal_bits_with_a_session_on_one(outcome_with_sessions, seed):
+    done = outcome_with_sessions(TRAINING, "cuda:0", "cuda:1", seed=seed, devices=2, **HOSTILE)
     assert done.code == 0, done
     assert done.out.split("\n") == ["True", "True True True", "True"] * 2 + ["True True True", ""]

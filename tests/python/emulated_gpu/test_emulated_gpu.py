@@ -4,7 +4,7 @@ from pathlib import Path
 
 import drawn
 import pytest
-from emulated_gpu import HOSTILE, SESSIONS
+from emulated_gpu import HOSTILE
 from matrix import catalogue
 
 TRAININGS = Path(__file__).parents[2] / "gpu" / "workloads" / "train_matrix.py"
@@ -69,9 +69,7 @@ def test_a_wait_that_we_forget_shows(on_gpu):
 
 
 # 192 MiB that nobody uses, and 128 MiB more of another stream, in pieces of several sizes.
-SIDE_STREAM = (
-    SESSIONS
-    + """
+SIDE_STREAM = """
 stream = torch.cuda.Stream()
 for piece_mib in 16, 4, 1:
     with offload("256MiB", policy="on-demand") as session:
@@ -84,17 +82,14 @@ for piece_mib in 16, 4, 1:
         del idle
     torch.cuda.empty_cache()
 """
-)
 
 
-def test_another_stream_gets_memory_of_tensors_that_can_leave(program):
-    assert program(SIDE_STREAM) == ["True"] * 6
+def test_another_stream_gets_memory_of_tensors_that_can_leave(with_sessions):
+    assert with_sessions(SIDE_STREAM) == ["True"] * 6
 
 
 # Tensors of another stream, which frees and reuses their memory while they are being adopted.
-ADOPTED_FROM_ANOTHER_STREAM = (
-    SESSIONS
-    + """
+ADOPTED_FROM_ANOTHER_STREAM = """
 stream = torch.cuda.Stream()
 right = 0
 for i in range(20):
@@ -108,18 +103,15 @@ for i in range(20):
         right += bool((y == i + 1).all())
 print(right)
 """
-)
 
 
 @pytest.mark.full
-def test_an_adopted_tensor_of_another_stream_has_its_bytes(program):
-    assert program(ADOPTED_FROM_ANOTHER_STREAM, seed=1, lazy=1) == ["20"]
+def test_an_adopted_tensor_of_another_stream_has_its_bytes(with_sessions):
+    assert with_sessions(ADOPTED_FROM_ANOTHER_STREAM, seed=1, lazy=1) == ["20"]
 
 
 # Tensors that were discarded, used by another stream, which waits for the session's as it should.
-DISCARDED_FOR_ANOTHER_STREAM = (
-    SESSIONS
-    + """
+DISCARDED_FOR_ANOTHER_STREAM = """
 stream = torch.cuda.Stream()
 with offload("256MiB", discard_after_every_op=True) as session:
     right = 0
@@ -133,19 +125,16 @@ with offload("256MiB", discard_after_every_op=True) as session:
         right += bool((z == 2 * i + 1).all())
     print(right, session.counters()["on_demand_replays"] >= 20)
 """
-)
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.full)])
-def test_another_stream_gets_tensors_that_are_made_again(seed, program):
-    assert program(DISCARDED_FOR_ANOTHER_STREAM, seed=seed, **HOSTILE) == ["20 True"]
+def test_another_stream_gets_tensors_that_are_made_again(seed, with_sessions):
+    assert with_sessions(DISCARDED_FOR_ANOTHER_STREAM, seed=seed, **HOSTILE) == ["20 True"]
 
 
 # A tensor that both streams read and nobody writes: the program makes neither wait. The session
 # adopts it on its stream, or has brought it back there.
-READ_BY_BOTH_STREAMS = (
-    SESSIONS
-    + """
+READ_BY_BOTH_STREAMS = """
 stream = torch.cuda.Stream()
 right = 0
 for i in range(20):
@@ -158,20 +147,17 @@ for i in range(20):
         right += bool((y == i + 1).all()) and bool((z == i + 2).all())
 print(right)
 """
-)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_tensor_that_two_streams_read_is_there_for_both(seed, program):
-    assert program(READ_BY_BOTH_STREAMS, seed=seed, **HOSTILE) == ["20"]
+def test_a_tensor_that_two_streams_read_is_there_for_both(seed, with_sessions):
+    assert with_sessions(READ_BY_BOTH_STREAMS, seed=seed, **HOSTILE) == ["20"]
 
 
 # PyTorch's allocator takes Python's lock for the stack of each allocation, small ones here, and has
 # its own lock meanwhile, which the runtime takes. PyTorch indexes with Python's lock.
-HISTORY = (
-    SESSIONS
-    + """
+HISTORY = """
 import threading
 
 torch.cuda.memory._record_memory_history(context="all", stacks="python")
@@ -191,17 +177,14 @@ with offload("256MiB") as session:
         thread.join()
 print(len(torch.cuda.memory._snapshot()["device_traces"][0]) > 1000)
 """
-)
 
 
 @pytest.mark.full
-def test_the_history_of_memory_is_recorded_beside_other_threads(program):
-    assert program(HISTORY, timeout_s=60) == ["True"]
+def test_the_history_of_memory_is_recorded_beside_other_threads(with_sessions):
+    assert with_sessions(HISTORY, timeout_s=60) == ["True"]
 
 
-TRAINS_ELSEWHERE = (
-    SESSIONS
-    + """
+TRAINS_ELSEWHERE = """
 from contextlib import ExitStack
 
 def run(*contexts):
@@ -216,7 +199,6 @@ stream = torch.cuda.stream(torch.cuda.Stream())
 session = lambda: offload("256MiB")
 run(ORDER)
 """
-)
 
 
 @pytest.mark.full
@@ -224,17 +206,14 @@ run(ORDER)
     ("order", "is_warned"),
     [("session, stream", True), ("stream, session", False), ("session", False)],
 )
-def test_a_program_that_trains_on_another_stream_is_warned(order, is_warned, on_gpu, tmp_path):
-    (tmp_path / "program.py").write_text(TRAINS_ELSEWHERE.replace("ORDER", order))
-    done = on_gpu(tmp_path / "program.py")
+def test_a_program_that_trains_on_another_stream_is_warned(order, is_warned, outcome_with_sessions):
+    done = outcome_with_sessions(TRAINS_ELSEWHERE.replace("ORDER", order))
     assert done.code == 0, done
     assert ("the program runs on another stream" in done.err) == is_warned
 
 
 # What has not moved since the program ordered its streams.
-NOTHING_TO_WAIT_FOR = (
-    SESSIONS
-    + """
+NOTHING_TO_WAIT_FOR = """
 import ctypes
 
 runtime = ctypes.CDLL("libcudart.so.13")
@@ -249,34 +228,28 @@ with offload("256MiB") as session:
     torch.cuda.current_stream().wait_stream(stream)
     print(float(y[7]))
 """
-)
 
 
 @pytest.mark.full
-def test_another_stream_does_not_wait_for_nothing(program):
-    assert program(NOTHING_TO_WAIT_FOR) == ["0", "7.0"]
+def test_another_stream_does_not_wait_for_nothing(with_sessions):
+    assert with_sessions(NOTHING_TO_WAIT_FOR) == ["0", "7.0"]
 
 
-POISONED = (
-    SESSIONS
-    + """
+POISONED = """
 with offload("64MB", evict_after_every_op=True) as session:
     x = torch.ones(1 << 20, device="cuda")
     y = x + 1  # x leaves
     z = torch.empty(4 << 20, dtype=torch.uint8, device="cuda")
     print([hex(byte) for byte in z.unique().tolist()])
 """
-)
 
 
 @pytest.mark.full
-def test_released_memory_is_poisoned_in_stress_modes(program):
-    assert program(POISONED) == ["['0xcb']"]
+def test_released_memory_is_poisoned_in_stress_modes(with_sessions):
+    assert with_sessions(POISONED) == ["['0xcb']"]
 
 
-PEAKS = (
-    SESSIONS
-    + """
+PEAKS = """
 parameter = torch.nn.Parameter(torch.ones(1 << 18, device="cuda"))
 optimizer = torch.optim.SGD([parameter], lr=0.1)
 with offload("256MiB") as session:
@@ -290,17 +263,14 @@ with offload("256MiB") as session:
     print(torch.cuda.max_memory_reserved() >= reserved >= 64 << 20)
     print(session.counters()["device_reserved_peak_bytes"] >= 64 << 20)
 """
-)
 
 
 @pytest.mark.full
-def test_the_programs_peaks_of_memory_are_its_own(program):
-    assert program(PEAKS) == ["True"] * 3
+def test_the_programs_peaks_of_memory_are_its_own(with_sessions):
+    assert with_sessions(PEAKS) == ["True"] * 3
 
 
-FRACTIONS = (
-    SESSIONS
-    + """
+FRACTIONS = """
 fraction = torch.cuda.get_per_process_memory_fraction
 for options in (
     {"ssd": "/nowhere/at/all"},
@@ -320,18 +290,15 @@ with offload("900MB"):
     tensors = [torch.empty(64 << 20, dtype=torch.uint8, device="cuda") + 0 for _ in range(10)]
     print(torch.cuda.memory_reserved() <= 512 << 20)
 """
-)
 
 
 @pytest.mark.full
-def test_the_programs_own_limit_comes_back(program):
+def test_the_programs_own_limit_comes_back(with_sessions):
     failed = ["1.0"] * 3
-    assert program(FRACTIONS) == [*failed, "True", "0.5", "True", "True"]
+    assert with_sessions(FRACTIONS) == [*failed, "True", "0.5", "True", "True"]
 
 
-SHARED = (
-    SESSIONS
-    + """
+SHARED = """
 with offload("64MB"):
     tensor = torch.ones(1 << 20, device="cuda")
     try:
@@ -340,18 +307,15 @@ with offload("64MB"):
         print("share a copy on the CPU" in str(error))
 print(float(tensor.sum()))
 """
-)
 
 
 @pytest.mark.full
-def test_a_sessions_tensor_is_not_shared_with_another_process(program):
-    assert program(SHARED) == ["True", "1048576.0"]
+def test_a_sessions_tensor_is_not_shared_with_another_process(with_sessions):
+    assert with_sessions(SHARED) == ["True", "1048576.0"]
 
 
 # The machine has 1024 MiB.
-AFTER_A_SESSION = (
-    SESSIONS
-    + """
+AFTER_A_SESSION = """
 with offload("800MB", ssd=False, ssd_capacity=0, host_limit="600MB"):
     kept = torch.ones(1 << 20, device="cuda")
     others = [torch.ones(32 << 20, device="cuda") for _ in range(4)]
@@ -361,22 +325,18 @@ stocks = torch.empty(700 << 20, dtype=torch.uint8, device="cuda")
 del others, stocks
 print(torch.cuda.memory_reserved() - 700 * (1 << 20) >> 20, float(kept.sum()))
 """
-)
 
 
-def test_a_session_leaves_the_memory_that_it_does_not_use(program):
-    assert program(AFTER_A_SESSION) == ["134", "6 1048576.0"]
+def test_a_session_leaves_the_memory_that_it_does_not_use(with_sessions):
+    assert with_sessions(AFTER_A_SESSION) == ["134", "6 1048576.0"]
 
 
-PINNED = (
-    SESSIONS
-    + """
+PINNED = """
 options = {"ssd": False, "ssd_capacity": 0, "host_limit": "64MB", "evict_after_every_op": True}
 with offload("64MB", **options):
     tensors = [torch.full((1 << 20,), float(i), device="cuda") for i in range(8)]
     print([float(tensor.sum()) / (1 << 20) for tensor in tensors])
 """
-)
 
 
 @pytest.mark.full
@@ -385,18 +345,15 @@ with offload("64MB", **options):
     [({}, False), ({"registers_host": 0}, False), ({"pinnable_bytes": 1 << 20}, True)],
 )
 def test_the_driver_has_pinned_memory_where_none_can_be_registered(
-    settings, is_warned, on_gpu, tmp_path
+    settings, is_warned, outcome_with_sessions
 ):
-    (tmp_path / "program.py").write_text(PINNED)
-    done = on_gpu(tmp_path / "program.py", seed=1, **settings, **HOSTILE)
+    done = outcome_with_sessions(PINNED, seed=1, **settings, **HOSTILE)
     assert done.code == 0, done
     assert done.out.strip() == str([float(i) for i in range(8)])
     assert ("cannot be pinned" in done.err) == is_warned
 
 
-CACHED = (
-    SESSIONS
-    + """
+CACHED = """
 blocks = [torch.empty(32 << 20, dtype=torch.uint8, device="cuda") for _ in range(8)]
 del blocks
 print(torch.cuda.memory_reserved() >> 20)
@@ -404,17 +361,14 @@ with offload("64MB") as session:
     tensor = torch.ones(1 << 20, device="cuda")
     print(torch.cuda.memory_reserved() <= 64e6, session.counters()["device_reserved_bytes"] <= 64e6)
 """
-)
 
 
-def test_a_budget_below_what_pytorch_has_cached(program):
-    assert program(CACHED) == ["258", "True True"]
+def test_a_budget_below_what_pytorch_has_cached(with_sessions):
+    assert with_sessions(CACHED) == ["258", "True True"]
 
 
 # A kernel that fails, as an assertion on the device does, ends the use of the GPU.
-DEVICE_FAILURE = (
-    SESSIONS
-    + """
+DEVICE_FAILURE = """
 options = {"ssd": False, "host_limit": "64MB", "ssd_capacity": 0, "evict_after_every_op": True}
 session = offload("64MB", **options)
 session.__enter__()
@@ -431,21 +385,17 @@ for end in lambda: x + 1, lambda: session.__exit__(None, None, None):
     except Exception as error:
         print("cudaErrorLaunchFailure" in str(error), "errno" in str(error))
 """
-)
 
 
 @pytest.mark.full
-def test_a_failure_of_the_gpu_is_told_as_it_is(on_gpu, tmp_path):
-    (tmp_path / "program.py").write_text(DEVICE_FAILURE)
-    done = on_gpu(tmp_path / "program.py", timeout_s=60)
+def test_a_failure_of_the_gpu_is_told_as_it_is(outcome_with_sessions):
+    done = outcome_with_sessions(DEVICE_FAILURE, timeout_s=60)
     assert done.out.splitlines() == ["failed", "True False", "True False"], done
     assert "the device has failed" in done.err and "doctor" not in done.err, done
 
 
 # The runtime keeps a thread's last error, and PyTorch would raise it as one of its own.
-LAST_ERRORS = (
-    SESSIONS
-    + """
+LAST_ERRORS = """
 import ctypes
 
 runtime = ctypes.CDLL("libcudart.so.13")
@@ -458,13 +408,12 @@ with offload("64MB", evict_after_every_op=True) as session:
             errors.add(runtime.cudaPeekAtLastError())
 print(errors, [float(tensor[7]) for tensor in tensors[:2]])
 """
-)
 
 
 @pytest.mark.parametrize(
     "allocator", ["", pytest.param("backend:cudaMallocAsync", marks=pytest.mark.full)]
 )
-def test_we_leave_no_error_behind(allocator, program, monkeypatch):
+def test_we_leave_no_error_behind(allocator, with_sessions, monkeypatch):
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", allocator)
     settings = HOSTILE | {"poison": int(not allocator)}  # which only segments have
-    assert program(LAST_ERRORS, seed=1, **settings) == ["{0} [3.0, 4.0]"]
+    assert with_sessions(LAST_ERRORS, seed=1, **settings) == ["{0} [3.0, 4.0]"]
