@@ -26,6 +26,7 @@ KINDS = {
 matplotlib.rcParams |= {
     "svg.fonttype": "none",
     "svg.hashsalt": "teraio",
+    "font.sans-serif": ["DejaVu Sans"],  # each text of an SVG file repeats the list
     "savefig.dpi": 110,
     "font.size": 8,
     "axes.titlesize": 9,
