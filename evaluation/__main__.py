@@ -1,4 +1,4 @@
-"""Writes docs/evaluation.md and its figures: the paper's evaluation, predicted from traces.
+"""Fills in docs/evaluation.md and draws its figures: the paper's evaluation, predicted from traces.
 
 PYTHONPATH=. python -m evaluation [--fresh]
 

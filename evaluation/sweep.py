@@ -4,7 +4,7 @@ from evaluation import cases, tables
 
 
 def values(results):
-    """Returns the text that replaces each name in the template."""
+    """Returns the text of each value of the page, by its name."""
     return {
         "sweep": table_of(results),
         "best_of_sweep": best(results),

@@ -28,7 +28,7 @@ DRIVE_SYSTEMS = ("ours-ssd", "algorithm1-ssd", "zero-infinity-ssd")
 
 
 def values(results):
-    """Returns the text that replaces each name in the template."""
+    """Returns the text of each value of the page, by its name."""
     machine, load = planning_conditions(results)
     prices = server_prices()
     return {

@@ -3,7 +3,7 @@
     trace:CASE           a dry run of the case's script
     analysis:CASE:NAME   a result of `teraio` for the trace
     figure:NAME          a figure, drawn from all analyses
-    document             docs/evaluation.md and its figures
+    document             the values in docs/evaluation.md, and its figures
 
 doit runs a task only when the content of a file that it depends on or its parameters have changed,
 or when its outcome is missing.
@@ -153,7 +153,7 @@ def figure_task(name, wanted, folders):
 
 
 def document_task(wanted, folders):
-    """Returns the task that writes the document.
+    """Returns the task that fills in the document.
 
     It always runs, because it is quick and its outcomes are committed files that people can edit.
     """
@@ -223,5 +223,5 @@ def _publish(wanted, folders):
     folders.images.mkdir(parents=True, exist_ok=True)
     for picture in map(folders.picture, figures.FIGURES):
         shutil.copyfile(picture, folders.images / picture.name)
-    images = folders.images.relative_to(folders.document.parent)
-    folders.document.write_text(document.text_of(results_of(wanted, folders), images))
+    page = folders.document.read_text()
+    folders.document.write_text(document.text_of(results_of(wanted, folders), page))

@@ -1,4 +1,4 @@
-"""Writes docs/what_to_buy.md and docs/javascripts/fit_table.js: machines, by predicted steps.
+"""Fills in docs/what_to_buy.md and writes docs/javascripts/fit_table.js: machines, by steps.
 
 PYTHONPATH=. python -m evaluation.what_to_buy
 
@@ -15,7 +15,6 @@ from evaluation import cases, command, retime, tasks, traces
 from evaluation.what_to_buy import fit_table, grid, page, steps
 
 BUILD = cases.ROOT / "build" / "what-to-buy"
-PAGE = cases.ROOT / "docs" / "what_to_buy.md"
 TABLE = cases.ROOT / "docs" / "javascripts" / "fit_table.js"
 
 
@@ -91,7 +90,7 @@ def _page_task(questions):
     """Returns the task that writes the page and the table, which is quick and always runs."""
     return {
         "name": "document",
-        "doc": PAGE.name,
+        "doc": page.PAGE.name,
         "actions": [(_write, [questions])],
         "file_dep": [str(_outcome(question)) for question in questions],
         "uptodate": [False],
@@ -102,7 +101,7 @@ def _write(questions):
     outcomes = [(q, _read(q)) for q in questions]
     TABLE.parent.mkdir(exist_ok=True)
     TABLE.write_text(fit_table.text_of(outcomes))
-    PAGE.write_text(page.text_of(outcomes))
+    page.PAGE.write_text(page.text_of(outcomes))
 
 
 def _read(question):

@@ -1,15 +1,15 @@
-"""Fills page.template.md with tables of the predicted steps."""
+"""Fills docs/what_to_buy.md with tables of the predicted steps."""
 
 import datetime
 import json
 import textwrap
 from pathlib import Path
 
-from evaluation import document, tables
+from evaluation import cases, document, tables
 from evaluation.what_to_buy import offers, steps
 from teraio.dry_run import accelerator
 
-TEMPLATE = Path(__file__).with_name("page.template.md")
+PAGE = cases.ROOT / "docs" / "what_to_buy.md"
 MEASURED = Path(__file__).with_name("measured.json")
 SMALL, LARGE = (count * steps.MICRO_BATCH_TOKENS for count in (2, 16))
 WITH_DRIVES = 2
@@ -34,7 +34,7 @@ def text_of(outcomes):
         "usable_device": _percent(offers.USABLE_DEVICE_SHARE),
         "reference": _name(steps.REFERENCE),
     }
-    return document.filled(TEMPLATE.read_text(), values)
+    return document.filled(PAGE.read_text(), values)
 
 
 class Answers:

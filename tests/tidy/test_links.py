@@ -13,12 +13,7 @@ def markdown_files():
     """The repository's documents, without what is built or installed in it."""
     for folder, subfolders, names in os.walk(ROOT):
         subfolders[:] = [name for name in subfolders if not name.startswith((".", "build"))]
-        # a template's links are those of the document that is made from it
-        yield from (Path(folder) / name for name in names if _is_document(name))
-
-
-def _is_document(name):
-    return name.endswith(".md") and not name.endswith(".template.md")
+        yield from (Path(folder) / name for name in names if name.endswith(".md"))
 
 
 def test_links_lead_somewhere():

@@ -1,5 +1,6 @@
 """make paper: what a second run redoes, how the document is filled, what its figures show."""
 
+import shutil
 import sys
 
 import pytest
@@ -106,8 +107,7 @@ def results():
 
 
 def test_the_document_says_what_the_results_say(results):
-    text = document.text_of(results, "images/here")
-    assert "images/here/figure-10.png" in text
+    text = document.text_of(results, tasks.Folders().document.read_text())
     assert "| TERAIO-Mixed, ours | 62.5 % | does not fit | 1.25 (maximum 1.25, 9 steps) |" in text
     assert "Llama3-70B is predicted to reach 50.0 % of its throughput with 4 drives" in text
     assert "Llama3-8B is predicted to reach" not in text  # that setting is not among the results
@@ -162,6 +162,7 @@ def evaluate(monkeypatch, tmp_path, capsys, small):
     monkeypatch.setattr(cases, "FRUGAL_SYSTEMS", [])
     monkeypatch.setattr(figures, "FIGURES", {"figure-3": figures.FIGURES["figure-3"]})
     folders = tasks.Folders(tmp_path / "build", tmp_path / "evaluation.md", tmp_path / "images")
+    shutil.copy(tasks.Folders().document, folders.document)
 
     def evaluate():
         assert tasks.run(WANTED, folders, 2) == 0
@@ -181,10 +182,9 @@ def test_a_run_writes_the_document_and_a_second_one_redoes_nothing_else(evaluate
     ]
     text = (tmp_path / "evaluation.md").read_text()
     assert "| GPT-2 40B | 4 x 4 sequences of 1024 tokens | 5 |" in text
-    assert "](images/figure-3.png)" in text
     assert (tmp_path / "images" / "figure-3.png").stat().st_size > 1000
 
-    (tmp_path / "evaluation.md").write_text("edited by hand")
+    (tmp_path / "evaluation.md").write_text(text.replace("| 5 |", "| edited by hand |"))
     assert {name for name, mark in evaluate().items() if mark != "--"} == {"document"}
     assert (tmp_path / "evaluation.md").read_text() == text
 
