@@ -70,16 +70,12 @@ class Step:
 
 @dataclass(frozen=True)
 class System:
-    """A policy of `teraio plan`, for a script that checkpoints its blocks or does not.
-
-    `last_resort` are the options for another attempt where there is no plan.
-    """
+    """A policy of `teraio plan`, for a script that checkpoints its blocks or does not."""
 
     key: str
     name: str
     options: tuple
     checkpointing: bool
-    last_resort: tuple = ()
 
 
 @dataclass(frozen=True)
@@ -112,7 +108,6 @@ TERAIO = System(
     "TERAIO",
     ("--policy", "teraio", "--recompute", "all", "--effort", "fast"),
     False,
-    ("--policy", "teraio", "--recompute", "all", "--effort", "best", "--time-limit", "20"),
 )
 ZERO_OFFLOAD = System("zero-offload", "ZeRO-Offload", ("--policy", "zero-offload"), True)
 # Without drives, this is ZeRO-3 with offload to host memory.
@@ -155,19 +150,10 @@ def under(system, trace, machine):
         hardware.write_text(json.dumps(machine.hardware()))
         inputs = ["--trace", trace, "--hardware", hardware]
         try:
-            _plan(system, [*inputs, "--out", plan])
+            teraio("plan", *inputs, "--out", plan, *system.options)
         except CommandFailed as failure:
             return facts | {"refused": str(failure)}
         return facts | json.loads(teraio("simulate", *inputs, "--plan", plan, "--json"))
-
-
-def _plan(system, options):
-    try:
-        teraio("plan", *options, *system.options)
-    except CommandFailed:
-        if not system.last_resort:
-            raise
-        teraio("plan", *options, *system.last_resort)
 
 
 def without_offloading(trace):

@@ -6,7 +6,6 @@ import sys
 import pytest
 import torch
 from evaluation import cases
-from evaluation.command import CommandFailed
 from evaluation.what_to_buy import fit_table, grid, page, steps
 
 sys.path.insert(0, str(cases.LLAMA.parent))
@@ -83,18 +82,6 @@ def test_table_for_browsers_has_a_row_for_each_of_our_plans():
     assert (rows[0]["step_seconds"], rows[0]["waits_for"]) == (None, "no: host memory is full")
     assert (rows[1]["step_seconds"], rows[1]["memory_needed_bytes"]) == (10.0, 10**11)
     assert {row["model"] for row in rows} <= {model["key"] for model in table["models"]}
-
-
-def test_search_goes_on_where_the_fast_one_finds_no_plan(monkeypatch):
-    def teraio(*words):
-        if "fast" in words:
-            raise CommandFailed("the tiers have no room")
-        return json.dumps({"step_ns": 7})
-
-    monkeypatch.setattr(steps, "teraio", teraio)
-    monkeypatch.setattr(steps.traces, "read", lambda path: {"tensors": [], "ops": []})
-    machine = QUESTIONS[0].machine
-    assert steps.under(steps.TERAIO, "trace.json.gz", machine)["step_ns"] == 7
 
 
 def test_memory_without_offloading_is_what_lives_at_once():
