@@ -64,16 +64,21 @@ def program(tmp_path):
     return tmp_path / "train.py"
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("how", ENDINGS)
-def test_script_ends_as_under_python(python, teraio_run, program, how):
-    assert teraio_run(*BUDGET, "train.py", how) == python("train.py", how)
-
-
 @pytest.fixture
 def warm_run(warm_python):
     """As `teraio_run`, where how the process starts is not the point."""
     return lambda *arguments, **options: warm_python("-m", "teraio", "run", *arguments, **options)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("how", ENDINGS)
+def test_script_ends_as_under_python(python, warm_run, program, how):
+    assert warm_run(*BUDGET, "train.py", how) == python("train.py", how)
+
+
+@pytest.mark.full
+def test_interrupt_of_an_interpreter_of_its_own_is_as_under_python(python, teraio_run, program):
+    assert teraio_run(*BUDGET, "train.py", "interrupt") == python("train.py", "interrupt")
 
 
 @pytest.mark.parametrize("how", ["error", "interrupt"])

@@ -6,7 +6,7 @@ import sys
 import drawn
 import emulated_gpu
 import pytest
-from front_end_trainings import ENVIRONMENT, Training, check_equal_bits
+from front_end_trainings import ENVIRONMENT, Training, by_ranks, check_equal_bits
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 # By the library and the way to train: the share of the peak.
@@ -21,8 +21,7 @@ WAYS = {
 
 @pytest.mark.full
 @pytest.mark.parametrize(("backend", "way"), drawn.in_turn(WAYS))
-def test_two_ranks_on_a_gpu_each(backend, way, tmp_path):
-    emulated_gpu.skip_without_machine()
+def test_two_ranks_on_a_gpu_each(warm_gpu_server, backend, way, tmp_path):
     machine = emulated_gpu.environment(
         devices=2, memory_bytes=5 << 30, seed=1, **emulated_gpu.HOSTILE
     )
@@ -30,11 +29,12 @@ def test_two_ranks_on_a_gpu_each(backend, way, tmp_path):
     settings = {"TRAINING_DEVICE": "cuda", "TRAINING_BACKEND": backend}
     environment = machine | settings | {"PYTHONPATH": paths}
 
-    def run(arguments, folder):
+    def launch(arguments, folder):
         command = [sys.executable, *TORCHRUN, *map(str, arguments)]
         return subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
         )
 
+    run = by_ranks(warm_gpu_server, 2, environment)
     training = Training(run, tmp_path, "parallel.py", way, options=("--device", "cuda"))
-    check_equal_bits(training, WAYS[backend, way])
+    check_equal_bits(training, WAYS[backend, way], launch=launch)

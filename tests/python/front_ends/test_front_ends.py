@@ -193,19 +193,19 @@ def test_checkpoints_have_equal_bytes(warm_packages, tmp_path, way):
 
 
 @pytest.mark.parametrize("name", drawn.in_turn(RANKS))
-def test_two_ranks(tmp_path, name):
+def test_two_ranks(warm_packages, tmp_path, name):
     launcher, package, program, way = RANKS[name]
     pytest.importorskip(package)
 
-    def run(arguments, folder):
+    def launch(arguments, folder):
         command = [sys.executable, *launcher, *map(str, arguments)]
         environment = os.environ | ENVIRONMENT
         return subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
         )
 
-    training = Training(run, tmp_path, program, way)
-    check_equal_bits(training, drawn.one_of(SHARES_OF_DDP, name))
+    training = Training(by_ranks(warm_packages, 2), tmp_path, program, way)
+    check_equal_bits(training, drawn.one_of(SHARES_OF_DDP, name), launch=launch)
 
 
 @pytest.mark.parametrize("way", drawn.in_turn(PARALLEL))

@@ -41,15 +41,16 @@ class Training:
         """Returns the outcome of each rank on stock PyTorch."""
         return self._run("stock", [])
 
-    def within(self, budget):
-        """Returns the outcome of each rank within a budget, and the report of each."""
+    def within(self, budget, run=None):
+        """Returns the outcome of each rank within a budget, and the report of each. `run` stands in
+        for that of the others."""
         name = f"within-{budget}"
         drive = self._folder / name / "drive"
         drive.mkdir(parents=True)
         options = [*self._options, "--device-budget", budget]
         options += ["--ssd", drive, "--ssd-capacity", "1GB"]
         options += ["--report", drive.parent / "report{local_rank}"]
-        outcomes = self._run(name, ["-m", "teraio", "run", *options])
+        outcomes = self._run(name, ["-m", "teraio", "run", *options], run)
         reports = sorted(drive.parent.glob("report*/run.json"))
         return outcomes, [json.loads(path.read_text()) for path in reports]
 
@@ -69,27 +70,28 @@ class Training:
         folder = self._folder / "predicted"
         folder.mkdir()
         wrapper = ["-m", "teraio", "dry-run", "--save-trace", "trace.json"]
-        self._run_way(wrapper, 0, folder)
+        self._run_way(wrapper, 0, folder, self._run_python)
         return peak_of_trace(json.loads((folder / "trace.json").read_text()))
 
-    def _run(self, name, wrapper):
+    def _run(self, name, wrapper, run=None):
         folder = self._folder / name
         folder.mkdir(exist_ok=True)
         for number in range(len(self._ways)):
-            self._run_way(wrapper, number, folder)
+            self._run_way(wrapper, number, folder, run or self._run_python)
         outcomes = [json.loads(path.read_text()) for path in sorted(folder.glob("outcome*"))]
         assert outcomes and all(outcome["tensors"] for outcome in outcomes)
         return outcomes
 
-    def _run_way(self, wrapper, number, folder):
+    def _run_way(self, wrapper, number, folder, run):
         arguments = [*wrapper, self._program, self._ways[number], folder / "outcome{rank}"]
-        done = self._run_python(arguments, folder)
+        done = run(arguments, folder)
         assert done.returncode == 0, (done.stdout, done.stderr)
 
 
-def check_equal_bits(training, share, folder=None, followed=FOLLOWED):
+def check_equal_bits(training, share, folder=None, followed=FOLLOWED, launch=None):
     """Checks the bits in `share` percent of the peak, and the bytes of the files in the folder.
-    From the iteration `followed` on, a plan is in force. Returns the peak in bytes."""
+    From the iteration `followed` on, a plan is in force. `launch` runs Python within the share; it
+    is another way of starting, which takes longer. Returns the peak in bytes."""
     expected = training.stock()
     expected_files = training.files("stock", folder)
     assert bool(expected_files) == bool(folder)
@@ -97,7 +99,7 @@ def check_equal_bits(training, share, folder=None, followed=FOLLOWED):
     assert outcomes == expected
     peak_bytes = max(report["natural_peak_bytes"] for report in reports)
     budget_bytes = peak_bytes * share // 100
-    outcomes, reports = training.within(budget_bytes)
+    outcomes, reports = training.within(budget_bytes, launch)
     assert outcomes == expected, f"in {share} % of the peak"
     assert training.files(f"within-{budget_bytes}", folder) == expected_files
     for report in reports:
@@ -135,13 +137,13 @@ def alone(server):
     return run
 
 
-def by_ranks(server, count):
+def by_ranks(server, count, environment=ENVIRONMENT):
     """Runs Python in several processes as a launcher does. Returns what has failed, if one has."""
 
     def run(arguments, folder):
-        environment = os.environ | ENVIRONMENT | variables_of_ranks(count)
+        variables = os.environ | environment | variables_of_ranks(count)
         ranks = [(arguments, {"RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(count)]
-        return max(server.run(ranks, folder, environment), key=lambda done: done.returncode != 0)
+        return max(server.run(ranks, folder, variables), key=lambda done: done.returncode != 0)
 
     return run
 

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from data_parallel import program
+from front_end_trainings import by_ranks
 
 pytestmark = pytest.mark.full
 
@@ -47,8 +48,8 @@ def torchrun(machines, tmp_path, spawn):
     """Runs the program with torchrun on both machines, each in a folder of its own. `wrappers` are
     the words before the program's name there. Returns the two folders."""
 
-    def torchrun(name, wrappers):
-        folders = [tmp_path / name / str(number) for number in (0, 1)]
+    def torchrun(*wrappers):
+        folders = [tmp_path / str(number) for number in (0, 1)]
         processes = []
         for number, (machine, folder) in enumerate(zip(machines, folders, strict=True)):
             (folder / "drive").mkdir(parents=True)
@@ -83,20 +84,19 @@ def sums_of(folders):
     ]
 
 
-def test_ranks_of_two_machines_plan_for_themselves(torchrun):
+def test_ranks_of_two_machines_plan_for_themselves(torchrun, warm_server, tmp_path):
     """Each machine has drives of its own, which its ranks share, and options of its own: no rank
     needs the plan of another one."""
-    plain = sums_of(torchrun("plain", [[], []]))
-    assert len(set(plain)) == 1
+    (tmp_path / "train.py").write_text(program(8))
+    plain = by_ranks(warm_server, 4)(["train.py"], tmp_path)
+    assert plain.returncode == 0, plain
+    (expected,) = {(tmp_path / f"sums{rank}").read_text() for rank in range(4)}
     run = ["-m", "teraio", "run", "--ssd", "drive", "--report", "out{local_rank}"]
     folders = torchrun(
-        "within",
-        [
-            [*run, "--device-budget", "6MB"],
-            [*run, "--device-budget", "9MB", "--recompute", "off", "--host-limit", "1MB"],
-        ],
+        [*run, "--device-budget", "6MB"],
+        [*run, "--device-budget", "9MB", "--recompute", "off", "--host-limit", "1MB"],
     )
-    assert sums_of(folders) == plain
+    assert sums_of(folders) == [expected] * 4
     for folder in folders:
         for rank in (0, 1):
             report = json.loads((folder / f"out{rank}" / "run.json").read_text())

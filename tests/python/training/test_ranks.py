@@ -5,6 +5,7 @@ import os
 
 import pytest
 from data_parallel import program
+from front_end_trainings import by_ranks
 
 from teraio.directories import directories_of_ranks
 from teraio.errors import Error
@@ -107,7 +108,7 @@ def reports(tmp_path):
 
 
 @pytest.mark.full
-def test_two_ranks_share_a_drive_and_host_memory(torchrun, python, tmp_path):
+def test_two_ranks_share_a_drive_and_host_memory(torchrun, warm_server, tmp_path):
     ssd = tmp_path / "ssd"
     ssd.mkdir()
     done = torchrun("--ssd", ssd, "--host-limit", "3MB", "--report", "out{local_rank}")
@@ -124,20 +125,20 @@ def test_two_ranks_share_a_drive_and_host_memory(torchrun, python, tmp_path):
     assert whole == other, "measured once, by one of them"
     sums = [(tmp_path / f"sums{rank}").read_text() for rank in (0, 1)]
     assert sums[0] == sums[1], "both have the same weights"
-    plain = python(
-        "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "train.py",
-        env={**os.environ, "OMP_NUM_THREADS": "1", "USE_LIBUV": "0"},
-    )  # fmt: skip
-    assert plain.code == 0, plain
+    plain = by_ranks(warm_server, 2)(["train.py"], tmp_path)
+    assert plain.returncode == 0, plain
     assert [(tmp_path / f"sums{rank}").read_text() for rank in (0, 1)] == sums
 
 
 @pytest.mark.full
-def test_directories_of_ones_own_on_one_drive_are_shares(torchrun, tmp_path):
+def test_directories_of_ones_own_on_one_drive_are_shares(warm_server, tmp_path):
     for rank in (0, 1):
         (tmp_path / f"ssd{rank}").mkdir()
-    done = torchrun("--ssd", tmp_path / "ssd{local_rank}", "--report", "out{local_rank}")
-    assert done.code == 0, done
+    (tmp_path / "train.py").write_text(program(5))
+    run = ["-m", "teraio", "run", "--device-budget", "6MB", "--ssd", tmp_path / "ssd{local_rank}"]
+    run += ["--report", "out{local_rank}", "train.py"]
+    done = by_ranks(warm_server, 2)(run, tmp_path)
+    assert done.returncode == 0, done
     drives = [run["share"]["drives"] for run in reports(tmp_path)]
     assert [drive["directory"] for [drive] in drives] == [
         str(tmp_path.resolve() / f"ssd{rank}") for rank in (0, 1)
