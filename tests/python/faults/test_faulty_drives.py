@@ -23,8 +23,8 @@ def faulty_trainings(execute, tmp_path):
 
 
 def test_equal_bits_or_an_error_that_names_the_drive(faulty_trainings):
-    first = drawn.one_of(range(0, 10_000, 80), "faulty drives")
-    done = faulty_trainings(first, first + 80, "--jobs", 2)
+    first = drawn.one_of(range(0, 10_000, 40), "faulty drives")
+    done = faulty_trainings(first, first + 40, "--jobs", 2)
     assert done.code == 0, done
     print(done.out)
     assert "equal bits" in done.out and "an error" in done.out  # both endings have been seen

@@ -42,8 +42,9 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("options", ["", ",data=journal"], ids=["direct", "buffered"])
-@pytest.mark.parametrize("above", ABOVE)
+@pytest.mark.parametrize(
+    ("above", "options"), [*((above, "") for above in ABOVE), ("itself", ",data=journal")]
+)
 def test_a_thin_volume_runs_full(folder, options, above):
     before = (DRIVE + ABOVE[above]).format(folder=folder, size=256, room=12, options=options)
     done = train(folder, "8MB", folder / "ssd", SMALL, before, unshared=ALONE)

@@ -14,7 +14,7 @@ PROGRAM = Path(__file__).parents[1] / "programs" / "killed_trainings.py"
 def test_nothing_is_left_and_nothing_is_readable(execute, tmp_path):
     if os.geteuid() != 0:
         pytest.skip("missing: root, for mounts")
-    first = 8 * drawn.NUMBER
-    done = execute(sys.executable, PROGRAM, first, first + 8, "--folder", tmp_path, timeout_s=600)
+    first = 4 * drawn.NUMBER
+    done = execute(sys.executable, PROGRAM, first, first + 4, "--folder", tmp_path, timeout_s=600)
     assert done.code == 0, done
     assert "killed in round" in done.out
