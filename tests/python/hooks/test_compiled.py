@@ -154,13 +154,14 @@ def test_equal_bits_within_a_share_of_the_peak(name):
 
 
 def check_within_share(training, **options):
+    """Returns the session whose budget held everything."""
     torch._dynamo.reset()
     expected = training.run()
     assert len(set(expected[0])) == STEPS  # it learns
     torch._dynamo.reset()
-    outcome, session = training.run_within(budgets.UNLIMITED, **options)
+    outcome, unlimited = training.run_within(budgets.UNLIMITED, **options)
     assert outcome == expected
-    peak_bytes = max(each["device_peak_bytes"] for each in session.iterations())
+    peak_bytes = max(each["device_peak_bytes"] for each in unlimited.iterations())
     share = drawn.one_of(SHARES, "compiled")
     budget_bytes = peak_bytes * share // 100
     outcome, session = training.run_within(budget_bytes, **options)
@@ -170,6 +171,7 @@ def check_within_share(training, **options):
     assert session.counters()["ssd_bytes_written"] > 0
     for each in iterations[FOLLOWED:]:
         assert each["planned_op_count"] >= PLANNED_SHARE * each["op_count"], share
+    return unlimited
 
 
 @pytest.mark.full
@@ -251,9 +253,11 @@ with teraio.offload("4MB", ssd="drive") as session:
         compiled(torch.ones(64, 256)).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
-names = {op["name"] for op in session.trace().to_dict()["ops"]}
+trace = session.trace().to_dict()
+names = {op["name"] for op in trace["ops"]}
 generated = sorted(name for name in names if name.startswith("inductor::"))
-print(json.dumps([generated, counters["inductor"]["fxgraph_cache_miss"]]))
+tensors = sorted({f"{each['kind']} {each.get('name')}" for each in trace["tensors"]})
+print(json.dumps([generated, tensors, counters["inductor"]["fxgraph_cache_miss"]]))
 """
 
 
@@ -263,11 +267,13 @@ def test_second_process_compiles_nothing_and_is_observed_alike(warm_python, tmp_
     (tmp_path / "drive").mkdir()
     first, second = (warm_python("train.py", timeout_s=600) for _ in range(2))
     assert (first.code, second.code) == (0, 0), (first, second)
-    names, _ = json.loads(first.out.splitlines()[-1])
-    assert json.loads(second.out.splitlines()[-1]) == [names, 0]
+    names, tensors, _ = json.loads(first.out.splitlines()[-1])
+    assert json.loads(second.out.splitlines()[-1]) == [names, tensors, 0]
     assert "inductor::empty_strided_cpu" in names
     assert any(name.startswith("inductor::cpp_fused_") for name in names)
     assert "inductor::graph" not in names
+    assert {"parameter 0.weight", "optimizer_state 0.weight.exp_avg"} <= set(tensors)
+    assert not [name for name in tensors if name.endswith(" None") or "_orig_mod" in name]
 
 
 # --- What generated code calls, without a compiler ---

@@ -139,28 +139,3 @@ def test_modules_that_cannot_tell_their_parts_do_not_stop_the_program(tmp_path):
         names = {tensor.get("name") for tensor in session.trace().to_dict()["tensors"]}
     assert "0.weight.exp_avg" in names
     del unfinished
-
-
-COMPILED = """\
-import teraio, torch
-model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.Linear(512, 256))
-compiled = torch.compile(model)
-optimizer = torch.optim.AdamW(model.parameters())
-with teraio.offload("8MB") as session:
-    for _ in range(4):
-        compiled(torch.ones(256, 256)).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    for tensor in session.trace().to_dict()["tensors"]:
-        print(tensor["kind"], tensor.get("name", "none"))
-"""
-
-
-@pytest.mark.full
-def test_compiled_programs_have_the_names_of_the_model(warm_python, tmp_path):
-    (tmp_path / "train.py").write_text(COMPILED)
-    done = warm_python("train.py", timeout_s=600)
-    assert done.code == 0, done
-    names = set(done.out.splitlines())
-    assert "parameter 1.weight" in names and "optimizer_state 0.weight.exp_avg" in names
-    assert not [name for name in names if name.endswith(" none") or "_orig_mod" in name]

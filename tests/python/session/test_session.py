@@ -269,34 +269,6 @@ def test_interrupt_leaves_no_file_and_a_usable_process(warm_python, tmp_path):
     assert done.code == 0 and done.out.endswith("interrupted\nTrue []\n"), done
 
 
-RESIDENT = """
-import sys, torch, teraio
-torch.set_num_threads(1)
-def resident_bytes():
-    for line in open("/proc/self/status"):
-        if line.startswith("VmHWM"):
-            return int(line.split()[1]) * 1024
-def train(layers):
-    model = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(layers)])
-    optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
-    for _ in range(4):
-        model(torch.ones(64, 1024)).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-with teraio.offload("60MB", ssd_capacity="900MB"):
-    train(int(sys.argv[1]))
-    print(resident_bytes())
-"""
-
-
-@pytest.mark.full
-def test_resident_memory_stays_within_budget_and_a_fixed_overhead(warm_python, tmp_path):
-    (tmp_path / "train.py").write_text(RESIDENT)
-    least_bytes, most_bytes = (int(warm_python("train.py", n).out.split()[-1]) for n in (1, 24))
-    state_bytes = 24 * 4 * 4 * 1024 * 1024  # 400 MB
-    assert most_bytes - least_bytes < 60_000_000 + 30_000_000 < state_bytes / 4
-
-
 def test_verification_compares_losses_and_state_with_an_earlier_run(tmp_path):
     def run(budget, scale=1.0):
         with teraio.offload(budget, ssd=tmp_path, verify=tmp_path / "bits.json") as session:
