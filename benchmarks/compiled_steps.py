@@ -15,7 +15,6 @@ device on a file in memory.
 
 import argparse
 import contextlib
-import os
 import sys
 import tempfile
 from dataclasses import dataclass, replace
@@ -68,7 +67,7 @@ def parse_arguments(argv=None) -> argparse.Namespace:
     add("--drive-in-memory", action="store_true", help="a loop device instead of --ssd, as root")
     add("--data", type=Path)
     add("--ssd", type=Path)
-    add("--output", type=Path, default=Path(os.environ.get("TERAIO_BENCH_DIR", "build/bench")))
+    add("--output", type=Path, default=Path("build/bench"))
     args = parser.parse_args(argv)
     args.ssd = args.ssd or args.output / "compiled_steps" / "ssd"
     args.cache = ROOT / "build" / "demo" / "data"

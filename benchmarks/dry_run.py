@@ -10,7 +10,6 @@ When the real step differs by more than DRIFT_MAX between rounds, they have no v
 import argparse
 import gzip
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -40,7 +39,7 @@ def parse_arguments(argv=None) -> argparse.Namespace:
     add("--data", type=Path)
     add("--ssd", type=Path)
     add("--cache", type=Path, default=ROOT / "build" / "demo" / "data")
-    add("--output", type=Path, default=Path(os.environ.get("TERAIO_BENCH_DIR", "build/bench")))
+    add("--output", type=Path, default=Path("build/bench"))
     args = parser.parse_args(argv)
     args.folder = args.output.absolute() / "dry_run"
     args.ssd = (args.ssd or args.folder / "ssd").absolute()

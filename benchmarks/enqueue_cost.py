@@ -39,7 +39,7 @@ def parse_arguments(argv=None) -> argparse.Namespace:
     add("--precision", default="bf16")
     add("--rounds", type=int, default=3)
     add("--steps", type=int, default=16, help="of an arm; the fastest of the last half counts")
-    add("--output", type=Path, default=Path(os.environ.get("TERAIO_BENCH_DIR", "build/bench")))
+    add("--output", type=Path, default=Path("build/bench"))
     return parser.parse_args(argv)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TRACES = ROOT / "tests" / "data" / "traces"
-RESULTS = Path(os.environ.get("TERAIO_BENCH_DIR", ROOT / "build" / "bench"))
+RESULTS = ROOT / "build" / "bench"
 TERAIO = RESULTS.parent / "bin" / "teraio"
 
 TIMES = float(os.environ.get("TERAIO_BENCH_TIMES", "1"))

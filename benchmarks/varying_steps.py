@@ -28,7 +28,6 @@ Writes varying_steps.json. --quick runs tiny models, for tests; its times mean n
 """
 
 import argparse
-import os
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -88,7 +87,7 @@ def parse_arguments(argv=None) -> argparse.Namespace:
     add("--data", type=Path)
     add("--cache", type=Path, default=ROOT / "build" / "demo" / "data")
     add("--ssd", type=Path)
-    add("--output", type=Path, default=Path(os.environ.get("TERAIO_BENCH_DIR", "build/bench")))
+    add("--output", type=Path, default=Path("build/bench"))
     args = parser.parse_args(argv)
     args.folder = args.output / "varying_steps"
     args.ssd = args.ssd or args.folder / "ssd"
