@@ -4,8 +4,8 @@
 For each model and limit, every arm runs once per round, in a process of its own, in a memory
 control group that counts page cache too; ideal is stock PyTorch without a limit. All arms have the
 same model, data, precision and seed. ZeRO runs with the settings for speed or, when the kernel
-kills it, with those that need less memory. Writes peers.json, peers.md and a log per arm. Needs
-root.
+kills it, with those that need less memory. Prints tables, and writes peers.json and a log per
+arm. Needs root.
 """
 
 import argparse
@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 from arms.arm import ENVIRONMENT, SCRIPT, WARM_START, tail
 from arms.live import gigabytes
 from arms.results import measured
-from llama.atomic import replacing, write_json
+from llama.atomic import write_json
 from llama.tokens import prepare
 from memory_limit import Unavailable, memory_limit
 from rich.console import Console
@@ -288,18 +288,6 @@ def show(console: Console, comparison: dict) -> None:
     console.print(table)
 
 
-def as_markdown(comparisons: list[dict]) -> str:
-    lines = []
-    for comparison in comparisons:
-        limit = gigabytes(comparison["limit_bytes"])
-        lines += [f"## {comparison['model']} in {limit}", ""]
-        lines += ["| " + " | ".join(COLUMNS) + " |", "|" + " --- |" * len(COLUMNS)]
-        for arm, row in comparison["arms"].items():
-            lines.append("| " + " | ".join(cells(arm, row)) + " |")
-        lines.append("")
-    return "\n".join(lines)
-
-
 def verdict(console: Console, comparisons: list[dict]) -> None:
     """Prints our speed relative to ZeRO-Infinity, at the tightest limit per model that it fits."""
     for name in dict.fromkeys(c["model"] for c in comparisons):
@@ -334,8 +322,6 @@ def main(argv=None) -> int:
     except Unavailable as error:
         print(f"bench-peers: {error}", file=sys.stderr)
         return 2
-    with replacing(args.output / "peers.md") as partial:
-        partial.write_text(as_markdown(comparisons))
     verdict(console, comparisons)
     return 0
 
