@@ -1,7 +1,6 @@
 """`teraio run`: a program behaves as under python; bad input is refused in one line."""
 
 import gzip
-import json
 import os
 import shutil
 import sys
@@ -103,26 +102,6 @@ def test_syntax_error_and_missing_submodule(python, warm_run, program):
     (program.parent / "broken.py").write_text("x = (\n")
     assert warm_run(*BUDGET, "broken.py") == python("broken.py")
     assert warm_run(*BUDGET, "-m", "pkg.none") == python("-m", "pkg.none")
-
-
-def test_training_is_within_a_session_that_ends(warm_run, tmp_path):
-    (tmp_path / "train.py").write_text(TRAINING)
-    files = ("--save-trace", "trace.json", "--save-plan", "plan.json")
-    outcome = warm_run("--device-budget", "40MB", *files, "train.py")
-    assert outcome.code == 0, outcome
-    assert json.loads((tmp_path / "trace.json").read_text())["format"] == "teraio-trace/1"
-    assert json.loads((tmp_path / "plan.json").read_text())["format"] == "teraio-plan/1"
-
-
-TRAINING = """\
-import torch
-model = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(6)])
-optimizer = torch.optim.AdamW(model.parameters())
-for step in range(6):
-    model(torch.ones(8, 1024)).square().mean().backward()
-    optimizer.step()
-    optimizer.zero_grad()
-"""
 
 
 def test_file_that_cannot_be_made_is_told_and_ends_with_1(warm_run, tmp_path):
