@@ -38,31 +38,36 @@ def parse_arguments(argv=None) -> argparse.Namespace:
     add("--job", default="1b-narrow")
     add("--precision", default="bf16")
     add("--rounds", type=int, default=3)
-    add("--steps", type=int, default=16, help="of an arm; the fastest of the last half counts")
+    add("--steps", type=int, default=16, help="of an arm; the fastest of the last ones counts")
     add("--output", type=Path, default=Path("build/bench"))
     return parser.parse_args(argv)
 
 
 def run_arm(args, arm: str) -> dict:
-    """Returns the record of timed_training.py. `arm`: STOCK, or the PYTHONPATH of a package."""
+    """Returns the record of measure_training.py. `arm`: STOCK, or the PYTHONPATH of a package."""
     folder = args.output.resolve() / "enqueue_cost"
     folder.mkdir(parents=True, exist_ok=True)
     command = [ROOT / "testing" / "cuda_emulation" / "run", sys.executable]
-    command += [ROOT / "benchmarks" / "emulated" / "timed_training.py"]
-    command += ["--arm", STOCK if arm == STOCK else "ample", "--job", args.job]
+    command += [ROOT / "tests" / "gpu" / "workloads" / "measure_training.py", "--job", args.job]
     command += ["--precision", args.precision, "--steps", args.steps, "--ssd", folder / "ssd"]
     command += ["--cache", ROOT / "build" / "demo" / "data"]
     environment = {**os.environ, **ENVIRONMENT, **SETTINGS, "OMP_NUM_THREADS": "1"}
     if arm != STOCK:
         environment["PYTHONPATH"] = arm
+    request = {"arm": STOCK if arm == STOCK else "ample"}
     log = folder / "errors.log"
     with log.open("wb") as errors:
         done = subprocess.run(
-            list(map(str, command)), stdout=subprocess.PIPE, stderr=errors, env=environment
+            list(map(str, command)),
+            input=json.dumps(request).encode(),
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=environment,
         )
-    if done.returncode != 0:
+    record = json.loads(done.stdout or "{}")
+    if done.returncode != 0 or record["outcome"] != "done":
         raise ArmFailed(f"{arm} ended with {done.returncode}; {log}:\n{tail(log)}")
-    return json.loads(done.stdout)
+    return record
 
 
 def run_rounds(args) -> dict[str, list[dict]]:
@@ -79,8 +84,8 @@ def run_rounds(args) -> dict[str, list[dict]]:
 
 def seconds_of(record: dict) -> float:
     """Of the fastest step: what disturbs one makes it slower."""
-    steps = record["enqueue_seconds"]
-    return min(steps[len(steps) // 2 :])
+    threads = ("main_thread_ns", "autograd_thread_ns")
+    return min(sum(step.get(name, 0) for name in threads) for step in record["changes"]) / 1e9
 
 
 def main(argv=None) -> int:
@@ -94,7 +99,7 @@ def main(argv=None) -> int:
     stock_seconds = median(seconds[STOCK])
     rows = []
     for arm in args.packages:
-        op_count = records[arm][0]["iterations"][-1]["op_count"]
+        op_count = records[arm][0]["changes"][-1]["ops"]
         cost_us = (median(seconds[arm]) - stock_seconds) / op_count * 1e6
         listed = ", ".join(f"{each * 1e3:.0f}" for each in seconds[arm])
         print(f"{arm}: steps {listed} ms of CPU time, {cost_us:.2f} us more per op")
