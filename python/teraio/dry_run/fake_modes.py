@@ -25,6 +25,7 @@ from teraio.dry_run.known_values import fill, follow, known_value, set_known_val
 from teraio.dry_run.roofline import operand_bytes
 from teraio.dry_run.sized_results import (
     candidates,
+    grouped_product,
     has_sized_result,
     result_of_size,
     sparse_result,
@@ -154,6 +155,8 @@ class OpMode(TorchDispatchMode):
             result, parts = sparse
             self._session.add_births(parts)
             return result
+        if func is aten._grouped_mm.default:
+            return grouped_product(*args, **kwargs)
         try:
             result = func(*args, **kwargs)
         except DynamicOutputShapeException:

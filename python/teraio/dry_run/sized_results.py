@@ -114,6 +114,20 @@ def sparse_result(func, args):
         return FakeTensor(args[0].fake_mode, made, args[0].fake_device), parts
 
 
+def grouped_product(left, right, offs=None, bias=None, out_dtype=None):
+    """Returns the fake result of aten._grouped_mm, which PyTorch makes of bf16 alone, while its
+    kernels also multiply other types. Its rows begin at multiples of 16 bytes, as theirs do."""
+    shape = left.shape[:-1] + right.shape[-1:]
+    if left.dim() == right.dim() == 2:
+        shape = offs.shape + shape
+    elif right.dim() == 2:
+        shape = shape[1:]
+    dtype = out_dtype or left.dtype
+    row_length = -(-shape[-1] * dtype.itemsize // 16) * 16 // dtype.itemsize
+    strides = (row_length, 1) if len(shape) == 2 else (shape[1] * row_length, row_length, 1)
+    return left.new_empty_strided(shape, strides, dtype=dtype)
+
+
 def _without_mask(index, count):
     """Returns the indices that select what a mask selects: one for each of its dimensions."""
     if not _is_mask(index):

@@ -121,9 +121,24 @@ def loss_of_batch():
     return torch.nn.functional.cross_entropy(outputs, batch.y)
 {LOOP}"""
 
+# A mixture of experts, and what stands in for a script.
+EXPERTS = """\
+import sys
+import teraio.stand_in
+from transformers import MixtralConfig
+
+MixtralConfig(
+    vocab_size=512, hidden_size=128, intermediate_size=256, num_hidden_layers=2,
+    num_attention_heads=4, num_key_value_heads=2, num_local_experts=4,
+).save_pretrained("experts")
+sys.argv[1:] = "experts --sequence 64 --micro-batches 2 --steps 6".split()
+teraio.stand_in.main()
+"""
+
 TRAINERS = {
     "lightning": GAN,
     "transformers": SAVED,
+    "transformers, experts": EXPERTS,
     "trl": TUNED,
     "mambapy": SEQUENCES,
     "monai": VOLUMES,
@@ -132,10 +147,11 @@ TRAINERS = {
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("package", drawn.in_turn(TRAINERS))  # most of its time are imports
-def test_peak_is_that_of_a_run(both_traces, processor, tmp_path, package):
+@pytest.mark.parametrize("trainer", drawn.in_turn(TRAINERS))  # most of its time are imports
+def test_peak_is_that_of_a_run(both_traces, processor, tmp_path, trainer):
+    package = trainer.partition(",")[0]
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"not applicable: {package} is not installed")
-    (tmp_path / "train.py").write_text(TRAINERS[package])
+    (tmp_path / "train.py").write_text(TRAINERS[trainer])
     real, *dry = both_traces("train.py", dry_options=processor)
     assert max(map(peak_bytes, dry)) == pytest.approx(peak_bytes(real), rel=0.05)
