@@ -10,6 +10,7 @@ from teraio.hooks.generated_lines import locations
 
 _TORCH = str(Path(torch.__file__).parent) + "/"
 _TERAIO = str(Path(__file__).parents[1]) + "/"
+_STAND_IN = _TERAIO + "stand_in.py"  # a program, though it comes with TERAIO
 # The files of torch between a tensor's method and the operator that it calls.
 _METHODS = tuple(
     _TORCH + name
@@ -31,7 +32,11 @@ def path_in_torch(name):
 
 def is_of_program(path):
     """Returns whether a file with Python code belongs to neither torch nor TERAIO."""
-    return not path.startswith(("<", _TERAIO, _TORCH))
+    return not _is_own(path) and not path.startswith(_TORCH)
+
+
+def _is_own(path):
+    return path.startswith(("<", _TERAIO)) and path != _STAND_IN
 
 
 @functools.lru_cache(maxsize=1024)
@@ -95,7 +100,7 @@ def _first_frame(is_skipped):
     frame = sys._getframe(1)
     while frame is not None:
         for path, line, function in locations(frame):
-            if not path.startswith(("<", _TERAIO)) and not is_skipped(path):
+            if not _is_own(path) and not is_skipped(path):
                 return SourceLocation(path, line, function)
         frame = frame.f_back
     return SourceLocation("?", 0)
