@@ -50,8 +50,8 @@ def main():
 def _parser():
     parser = argparse.ArgumentParser(
         prog="teraio.stand_in",
-        description="Fine-tunes a language model of Hugging Face Transformers, with random weights, "
-        "on random tokens. It stands in for a training script that is not written yet.",
+        description="Fine-tunes a language model of Hugging Face Transformers, with random "
+        "weights, on random tokens. It stands in for a training script that is not written yet.",
     )
     add = parser.add_argument
     add("model", help="a config.json, a folder that has one, or a name on the Hugging Face Hub")
