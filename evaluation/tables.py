@@ -45,7 +45,6 @@ def values(results):
         "planning_load": load,
         "table_1": table_1(results),
         "figure_7": figure_7(results),
-        "refusals": refusals(results),
         "settings": settings(results, [*steps_of_figure_7(results)]),
         "drives": drives(results),
         "figure_8": figure_8(results),
@@ -322,16 +321,6 @@ def reported_key(system):
 def tokens(case, run):
     """Formats the tokens per second of both GPUs; empty when the step does not fit."""
     return "" if "refused" in run else f"{case.tokens_per_step / (run['step_ns'] / 1e9):,.0f}"
-
-
-def refusals(results):
-    lines = []
-    for case in cases.of(results):
-        for system in cases.SYSTEMS:
-            run = run_of(results, case, system.key)
-            if "refused" in run:
-                lines.append(f"{case.model}, {system.name}: does not fit: {run['refused']}.")
-    return "\n".join(lines) or "Everything fits."
 
 
 def figure_8(results):
