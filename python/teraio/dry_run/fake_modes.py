@@ -21,7 +21,14 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves, tree_map_only, tree_unflatten
 
 from teraio import core
-from teraio.dry_run.known_values import fill, follow, known_value, set_known_value, sized
+from teraio.dry_run.known_values import (
+    fill,
+    follow,
+    known_value,
+    set_data,
+    set_known_value,
+    sized,
+)
 from teraio.dry_run.roofline import operand_bytes
 from teraio.dry_run.sized_results import (
     candidates,
@@ -382,6 +389,7 @@ class FakeModes:
         patches.set(torch, "compile", _compile_nothing)
         patches.set(torch.nn.init, "_no_grad_trunc_normal_", _normal_without_bounds)
         patches.set(FakeTensor, "__format__", _format)
+        patches.set(FakeTensor, "data", property(torch.Tensor.data.__get__, set_data))
         patches.set(FakeTensor, "tolist", lambda tensor: self._array(tensor).tolist())
         patches.wrap(torch.Tensor, "numpy", self._numpy)
         patches.wrap(torch.UntypedStorage, "resize_", self._resize)

@@ -6,7 +6,8 @@ beside it, on the CPU, and the ops that read only such tensors run on these as w
 asks about them has its true answer, and results such as nonzero's have their true size.
 
 An op that changes such a tensor by unknown values, or that the CPU does not know, makes its value
-unknown, and that of all tensors with the same memory.
+unknown, and that of all tensors with the same memory. The elements of a tensor that is made without
+contents, as by torch.empty(), are unknown until an op writes them.
 """
 
 import contextlib
@@ -27,13 +28,51 @@ _INTEGERS_MAX = 1 << 20
 _FLOATS_MAX = 4096
 _NAMESPACES = ("aten", "prims")
 _UNKNOWN = object()  # the result of an op that is not known
+_MAKING_EMPTY = ("empty", "new_empty")  # what the names of ops begin with that write no result
+_OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
+# Ops that write all of their first argument and do not read it.
+_OVERWRITING = {
+    *(aten.bernoulli_, aten.copy_, aten.exponential_, aten.fill_, aten.normal_),
+    *(aten.random_, aten.uniform_, aten.zero_),
+}
+# Ops with results that are not followed: they have other memory, or none that bytes describe.
+_OTHERS = {
+    *(aten.set_, aten.resize_, aten.resize_as_),
+    *(aten._empty_affine_quantized, aten._empty_per_channel_affine_quantized),
+}
 
 
 class _Memory:
-    """What views of one storage share: whether its contents are known."""
+    """What views of one storage share: whether its contents are known.
 
-    def __init__(self):
+    Args:
+        empty: None, or a real tensor whose memory no op has written yet.
+    """
+
+    def __init__(self, empty=None):
         self.is_known = True
+        self._unwritten = None  # or a tensor of bytes: 1 where the memory has no contents
+        if empty is not None:
+            with real_ops():
+                self._unwritten = torch.ones(empty.untyped_storage().nbytes(), dtype=torch.uint8)
+
+    def knows(self, tensor):
+        """Returns whether the contents of a real tensor in the memory are known."""
+        if not self.is_known or self._unwritten is None:
+            return self.is_known
+        with real_ops():
+            return not self._part(tensor).any()
+
+    def write(self, tensor):
+        """Notes that all elements of a real tensor in the memory are written."""
+        if self._unwritten is not None:
+            with real_ops():
+                self._part(tensor).zero_()
+
+    def _part(self, tensor):
+        size = tensor.element_size()
+        whole = self._unwritten[: self._unwritten.numel() // size * size].view(_OF_SIZE[size])
+        return whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
 
 
 class _Value:
@@ -43,8 +82,11 @@ class _Value:
         self.tensor = tensor
         self.memory = memory
 
+    def is_known(self):
+        return self.memory.knows(self.tensor)
+
     def __deepcopy__(self, memo):
-        if not self.memory.is_known:
+        if not self.is_known():
             return None
         with real_ops():
             return _Value(self.tensor.clone(), _Memory())
@@ -58,7 +100,7 @@ def known_value(tensor):
     if not isinstance(tensor, FakeTensor):
         return tensor if _is_small(tensor) and tensor.device.type == "cpu" else None
     value = getattr(tensor, _VALUE, None)
-    return value.tensor if value is not None and value.memory.is_known else None
+    return value.tensor if value is not None and value.is_known() else None
 
 
 def set_known_value(fake, tensor):
@@ -96,8 +138,17 @@ def follow(func, args, kwargs, result):
     sources = _tensors_in(args) + _tensors_in(kwargs.values())
     reals = [each for each in _flat(real) if isinstance(each, torch.Tensor)]
     for fake, tensor in zip(results, reals, strict=True):
+        memory = _memory_of(func, tensor, sources)
+        if func.overloadpacket in _OVERWRITING:
+            memory.write(tensor)
         if isinstance(fake, FakeTensor):
-            setattr(fake, _VALUE, _Value(tensor, _memory_of(tensor, sources)))
+            setattr(fake, _VALUE, _Value(tensor, memory))
+
+
+def set_data(fake, data):
+    """Gives a fake tensor the memory of another one, as an assignment to its `data` does."""
+    torch.Tensor.data.__set__(fake, data)
+    setattr(fake, _VALUE, getattr(data, _VALUE, None))
 
 
 def sized(func, args, kwargs):
@@ -114,9 +165,26 @@ def sized(func, args, kwargs):
 
 def _computed(func, args, kwargs):
     """Returns the real result of an op on known values, or _UNKNOWN if one of them is not known."""
-    if getattr(func, "namespace", None) not in _NAMESPACES or func.overloadpacket is aten.set_:
+    if getattr(func, "namespace", None) not in _NAMESPACES or func.overloadpacket in _OTHERS:
         return _UNKNOWN
+    if makes_view(func) or func.overloadpacket in _OVERWRITING:
+        args = (_unread(args[0]), *args[1:])
     return _run(func, args, kwargs, fills=False)
+
+
+@functools.cache
+def makes_view(func):
+    """Returns whether a result of an operator is a view of an argument that it does not change."""
+    return any(
+        each.alias_info is not None and not each.alias_info.is_write
+        for each in func._schema.returns
+    )
+
+
+def _unread(tensor):
+    """Returns the real tensor for one that an op does not read, even if no op has written it."""
+    value = getattr(tensor, _VALUE, None)
+    return value.tensor if value is not None and value.memory.is_known else tensor
 
 
 def _run(func, args, kwargs, fills):
@@ -168,14 +236,15 @@ def _on_cpu(kwargs):
     return kwargs
 
 
-def _memory_of(tensor, sources):
+def _memory_of(func, tensor, sources):
     """Returns the `_Memory` of a real result: of a source whose bytes it shares, or its own."""
     address = tensor.untyped_storage()._cdata
     for source in sources:
         value = getattr(source, _VALUE, None)
         if value is not None and value.tensor.untyped_storage()._cdata == address:
             return value.memory
-    return _Memory()
+    is_empty = func.overloadpacket.__name__.startswith(_MAKING_EMPTY)
+    return _Memory(tensor if is_empty else None)
 
 
 def _forget_written(func, args, kwargs):

@@ -12,6 +12,7 @@ from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 
 from teraio.dry_run.accelerator import Accelerator
 from teraio.dry_run.collectives import Links
+from teraio.dry_run.known_values import makes_view
 from teraio.dry_run.workspaces import workspaces
 
 aten = torch.ops.aten
@@ -140,14 +141,10 @@ def _describe(func):
     packet = func.overloadpacket
     name = packet.__name__
     namespace = func.namespace
-    is_view = any(
-        result.alias_info is not None and not result.alias_info.is_write
-        for result in func._schema.returns
-    )
     is_empty = name.startswith(("empty", "new_empty"))
     return _Op(
         kind=_kind(packet, name),
-        is_free=is_view or is_empty or name in _FREE or namespace in ("prim", "profiler"),
+        is_free=makes_view(func) or is_empty or name in _FREE or namespace in ("prim", "profiler"),
         is_gathering=name in _GATHERING,
         is_filling=name in _FILLING,
         flops=flop_registry.get(packet),

@@ -109,7 +109,7 @@ class ValuePolicy:
     def array(self, tensor, known=None):
         """Returns the NumPy array for `numpy()` and `tolist()`, of the tensor's shape.
 
-        All elements that are not known are equal.
+        It shares the memory of known contents. All elements that are not known are equal.
 
         Args:
             tensor: the fake tensor.
@@ -120,7 +120,7 @@ class ValuePolicy:
         shape = tuple(tensor.shape)
         dtype = _NUMPY_TYPES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch."))
         if assumed is None and known is not None:
-            return np.array(known.tolist(), dtype).reshape(shape)
+            return known.to(getattr(torch, dtype)).resolve_conj().resolve_neg().numpy()
         value = _of_type(_first(assumed, noted_answer(tensor), 1), tensor.dtype)
         if not location.is_in_torch:
             self.answered.setdefault(location, value)

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from teraio import core
 from teraio.dry_run.forked_server import CallFailed, ForkedServer
-from teraio.dry_run.known_values import known_value, real_ops
+from teraio.dry_run.known_values import known_value, makes_view, real_ops
 from teraio.dry_run.sized_results import COMPRESSED
 
 _log = logging.getLogger("teraio")
@@ -86,11 +86,7 @@ def with_reserve(func, args, result):
 @functools.cache
 def _may_have_workspace(func):
     name = func.overloadpacket.__name__
-    makes_views = any(
-        each.alias_info is not None and not each.alias_info.is_write
-        for each in func._schema.returns
-    )
-    return func.namespace in _NAMESPACES and not makes_views and not name.startswith(_WITHOUT)
+    return func.namespace in _NAMESPACES and not makes_view(func) and not name.startswith(_WITHOUT)
 
 
 def _described(value):

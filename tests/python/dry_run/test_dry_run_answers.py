@@ -141,6 +141,8 @@ USES = (
     "loss = sum(model(row[: n]).sum() for row, n in zip(tokens, (tokens > 0).sum(1).tolist()))",
     "rows, where = torch.nonzero(tokens, as_tuple=True); loss = model(rows).sum()",
     "tokens.fill_(2); loss = model(tokens).sum(); assert tokens.sum() == 64",
+    "ids = tokens.new_empty(3); ids[0] = 3; ids[1:] = tokens[0, :2]; assert ids.sum() == 7",
+    "ids.numpy()[0] = 5; held = torch.zeros(3); held.data = ids; assert held.tolist() == [5, 2, 2]",
 )
 
 
@@ -148,6 +150,15 @@ def test_what_data_decides_is_known(loading):
     outcome = loading(lines_of(USES))
     assert outcome.code == 0, outcome
     assert "values that the script got" not in outcome.out
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["torch.empty(1, 64).int()[0, 5]", "torch.zeros(1).set_(loss.detach().view(1))", "held"],
+)
+def test_contents_that_no_op_has_written_are_unknown(asking, question):
+    outcome = asking(f"held = torch.zeros(1); held.data = loss.detach(); int({question})")
+    assert outcome.code == 0 and "train.py:8: 1" in outcome.out, outcome
 
 
 def sizes_in(trace):
