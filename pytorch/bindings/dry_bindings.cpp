@@ -16,6 +16,8 @@
 #include "observe/observed_thread.h"
 #include "running_op.h"
 #include "session/dry_session.h"
+#include "storages/fake_storage.h"
+#include "storages/inner_tensors.h"
 #include "trace/trace_file.h"
 
 namespace py = pybind11;
@@ -43,9 +45,14 @@ void save(DryTrace dry, const std::filesystem::path& path, const std::string& so
 }
 
 void add_births(DrySession& session, const std::vector<at::Tensor>& tensors) {
-  for (const at::Tensor& tensor : tensors)
-    if (tensor.defined() && tensor.has_storage())
-      session.add_birth(*tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+  for (const at::Tensor& tensor : tensors) {
+    if (!tensor.defined()) continue;
+    if (c10::StorageImpl* storage =
+            tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl())
+      session.add_birth(*storage);
+    else if (!is_wrapper(tensor))
+      add_births(session, inner_tensors(tensor));
+  }
 }
 
 py::object call_on_parts(const py::object& function, const py::args& arguments,

@@ -18,7 +18,7 @@ bool is_wrapper(const at::Tensor& tensor) {
   if (!tensor.defined()) return false;
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   if (!impl.is_python_dispatch()) return false;
-  if (!impl.has_storage()) return true;
+  if (!impl.has_storage()) return !impl.is_sparse() && !impl.is_sparse_compressed();
   c10::StorageImpl& storage = *impl.unsafe_storage().unsafeGetStorageImpl();
   return !is_fake(storage) && !has_bytes(storage);
 }

@@ -70,6 +70,10 @@ bool passes_all_on(const at::Tensor& wrapper) {
 std::vector<at::Tensor> inner_tensors(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  if (const auto* sparse = dynamic_cast<const at::SparseTensorImpl*>(impl))
+    return {sparse->indices(), sparse->values()};
+  if (const auto* compressed = dynamic_cast<const at::SparseCsrTensorImpl*>(impl))
+    return {compressed->compressed_indices(), compressed->plain_indices(), compressed->values()};
   if (impl->is_python_dispatch()) {
     std::vector<at::Tensor> found;
     if (!is_wrapper(tensor)) return found;
@@ -77,10 +81,6 @@ std::vector<at::Tensor> inner_tensors(const at::Tensor& tensor) {
     add_wrapped(py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor)), 0, found);
     return found;
   }
-  if (const auto* sparse = dynamic_cast<const at::SparseTensorImpl*>(impl))
-    return {sparse->indices(), sparse->values()};
-  if (const auto* compressed = dynamic_cast<const at::SparseCsrTensorImpl*>(impl))
-    return {compressed->compressed_indices(), compressed->plain_indices(), compressed->values()};
   if (!impl->is_quantized()) return {};
   auto* quantized = dynamic_cast<at::QTensorImpl*>(tensor.unsafeGetTensorImpl());
   if (quantized == nullptr) return {};

@@ -53,7 +53,6 @@ bool StorageWalk::is_opaque(const c10::TensorImpl& impl, c10::StorageImpl& stora
 // The inner tensors are not part of the signature: the number of elements of a sparse tensor
 // differs from iteration to iteration.
 void StorageWalk::visit_inner_tensors(const at::Tensor& tensor, bool is_write) {
-  if (session_.is_dry) return;
   for (const at::Tensor& part : inner_tensors(tensor))
     if (c10::StorageImpl* storage = storage_with_bytes(part)) visit_storage(*storage, is_write);
 }
@@ -127,7 +126,7 @@ void find_tensors(const ActiveSession& session, const at::Tensor& tensor,
                   std::vector<engine::LiveTensor*>& found) {
   if (c10::StorageImpl* storage = storage_with_bytes(tensor))
     return find_tensor(session, *storage, found);
-  if (session.is_dry) return;
+  if (session.is_dry && is_wrapper(tensor)) return;
   for (const at::Tensor& part : inner_tensors(tensor))
     if (c10::StorageImpl* storage = storage_with_bytes(part)) find_tensor(session, *storage, found);
 }

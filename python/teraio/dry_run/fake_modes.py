@@ -25,17 +25,20 @@ from teraio.dry_run.known_values import (
     fill,
     follow,
     known_value,
+    real_ops,
     set_data,
     set_known_value,
     sized,
 )
-from teraio.dry_run.roofline import operand_bytes
 from teraio.dry_run.sized_results import (
     candidates,
+    completed,
     grouped_product,
     has_sized_result,
+    known_product,
+    makes_sparse,
     result_of_size,
-    sparse_result,
+    with_elements,
 )
 from teraio.dry_run.sound_answers import note_answer, noted_answer
 from teraio.dry_run.value_policy import unknown_data_message, unknown_shape_message
@@ -135,7 +138,7 @@ class OpMode(TorchDispatchMode):
     def _run_on_parts(self, func, args, kwargs):
         """Runs an op on the local parts of DTensors so that it passes the observer on its way here.
 
-        Their dispatch excludes the observer. That of sparse tensors comes here again without it.
+        Their dispatch excludes the observer.
         """
         self._is_on_parts = True
         try:
@@ -158,10 +161,8 @@ class OpMode(TorchDispatchMode):
         return self._value_policy.number(torch.bool, guess=left.shape == right.shape)
 
     def _run(self, func, args, kwargs):
-        if (sparse := sparse_result(func, args)) is not None:
-            result, parts = sparse
-            self._session.add_births(parts)
-            return result
+        if (product := known_product(func, args)) is not None:
+            return product
         if func is aten._grouped_mm.default:
             return grouped_product(*args, **kwargs)
         try:
@@ -172,11 +173,25 @@ class OpMode(TorchDispatchMode):
             if func is not aten.equal.default:
                 raise Error(unknown_data_message(func)) from None
             return self._is_equal(*args)
+        if (sparse := self._sparse_result(func, args, result)) is not None:
+            self._session.add_births([sparse])
+            return sparse
         result = with_reserve(func, args, result)
         note_answer(func, args, result)
         if func.overloadpacket is aten.isin and known_value(result) is None:
             fill(result, self._value_policy.number(torch.bool, guess=kwargs.get("invert", False)))
         return result
+
+    def _sparse_result(self, func, args, result):
+        """Returns the sparse result of an op with its elements, or None where it has them."""
+        if not makes_sparse(func, args):
+            return completed(func, args, result)
+        known = known_value(args[0])
+        with real_ops():
+            count = None if known is None else int(known.count_nonzero())
+        if count is None:
+            count = self._value_policy.size(func, args[0].numel())
+        return with_elements(result, count, is_coalesced=True)
 
     def _sized_result(self, func, args, kwargs):
         """Returns the result of an op whose size depends on unknown data, or raises an `Error`."""
@@ -194,8 +209,6 @@ class OpMode(TorchDispatchMode):
         workspace_bytes = self._roofline.workspace_bytes(func, args, kwargs, result)
         if self.finds_unmovable:
             unmovable_bytes = self._session.unmovable_bytes() + workspace_bytes
-            if not core.running_op():  # an op on sparse tensors, whose operands no observer pins
-                unmovable_bytes += operand_bytes(args, kwargs)
             self.unmovable_peak_bytes = max(self.unmovable_peak_bytes, unmovable_bytes)
         self._session.spend(self._roofline.duration_ns(func, args, kwargs, result), workspace_bytes)
 
@@ -219,6 +232,8 @@ def fake_of(fakes, tensor):
     if isinstance(tensor, FakeTensor):
         return tensor
     fake = fakes.from_tensor(tensor, static_shapes=True)
+    if tensor.layout != torch.strided:
+        return with_elements(fake, tensor._nnz(), tensor.is_sparse and tensor.is_coalesced())
     set_known_value(fake, tensor)
     return fake
 

@@ -27,6 +27,8 @@ _ATTENTIONS_FOR_CPU = {
 
 # These ops read as many bytes of their table as they write: the rows that the indices name.
 _GATHERING = {"embedding", "index_select", "gather", "index", "take", "take_along_dim"}
+# These ops read and write the rows of a dense tensor that the indices of a sparse one name.
+_BY_ROWS = {"add_", "sub_", "sparse_mask"}
 # These ops run no kernel: views that their schemas do not declare, and queries of the host.
 _FREE = {"_unsafe_view", "_reshape_alias", "is_same_size", "equal"}
 # These ops do not read the tensor that they write.
@@ -56,6 +58,7 @@ class _Op:
     kind: str
     is_free: bool  # the op runs no kernel: it makes a view or an uninitialized tensor
     is_gathering: bool  # the op reads the rows of a table that its indices name
+    is_by_rows: bool  # the op acts on the rows of a dense tensor that a sparse one has
     is_filling: bool  # the op does not read the tensor that it writes
     flops: object  # a function of torch's counter, or None
     namespace: str
@@ -146,6 +149,7 @@ def _describe(func):
         kind=_kind(packet, name),
         is_free=makes_view(func) or is_empty or name in _FREE or namespace in ("prim", "profiler"),
         is_gathering=name in _GATHERING,
+        is_by_rows=name in _BY_ROWS,
         is_filling=name in _FILLING,
         flops=flop_registry.get(packet),
         namespace=namespace,
@@ -204,7 +208,7 @@ def _shapes(tensors):
 
 
 def _strides(tensor):
-    return tensor.stride() if tensor.layout == torch.strided else tensor.layout
+    return tensor.stride() if tensor.layout == torch.strided else (tensor.layout, tensor._nnz())
 
 
 def _settings(args):
@@ -218,11 +222,6 @@ def _settings(args):
     )
 
 
-def operand_bytes(args, kwargs):
-    """Returns the bytes of an op's dense tensor arguments."""
-    return sum(map(_size_bytes, _tensors((args, kwargs))))
-
-
 def _size_bytes(tensor):
     """Returns the bytes of a tensor's elements in memory. Expanded dimensions take no memory."""
     if tensor.layout != torch.strided:
@@ -231,8 +230,15 @@ def _size_bytes(tensor):
     return prod(size for size, stride in sizes if stride != 0) * tensor.element_size()
 
 
+def _rows_bytes(tensor):
+    return tensor._nnz() * prod(tensor.shape[tensor.sparse_dim() :]) * tensor.element_size()
+
+
 def _bytes_moved(op, args, kwargs, result):
     results = _tensors(result)
+    by_rows = [each for each in _tensors(args) if op.is_by_rows and each.is_sparse]
+    if by_rows:
+        return 3 * sum(map(_rows_bytes, by_rows))
     written = sum(map(_size_bytes, results))
     if op.is_gathering:
         indices = sum(_size_bytes(t) for t in _tensors((args, kwargs)) if not t.is_floating_point())

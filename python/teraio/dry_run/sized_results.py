@@ -3,8 +3,13 @@
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves
+
+from teraio.dry_run.known_values import known_value, real_ops, set_known_value
 
 aten = torch.ops.aten
+_INDICES = "_teraio_indices"  # the attribute of a sparse fake tensor that has its real indices
+_PARTS = 16  # of the elements before a merge, by which the number of those after it is rounded
 COMPRESSED = (torch.sparse_csr, torch.sparse_csc)
 
 
@@ -80,38 +85,107 @@ def result_of_size(func, args, kwargs, count):
     return func(tensor, [each for index in indices for each in _without_mask(index, count)])
 
 
-# By the operator: what makes a sparse tensor of its parts, and the dimension that is compressed.
-_SPARSE_FORMS = {
-    aten._coalesce.default: (torch.sparse_coo_tensor, None),
-    aten._to_sparse_csr.default: (torch.sparse_csr_tensor, 0),
-    aten._to_sparse_csc.default: (torch.sparse_csc_tensor, 1),
-}
+# Ops that make another form of a dense tensor, which may select some of its elements.
+_MAKING_SPARSE = {aten._to_sparse, aten._to_sparse_csr, aten._to_sparse_csc}
+# Ops whose results have the elements of all sparse operands, and ops whose results have none.
+_SUMS = {aten.add, aten.add_, aten.sub, aten.sub_, aten.cat}
+_WITHOUT_ELEMENTS = {aten.empty_like, aten.zeros_like, aten.new_empty, aten.new_zeros}
 
 
-def sparse_result(func, args):
-    """Returns the fake result of an op on a sparse tensor, and the parts of a sparse result.
+def known_product(func, args):
+    """Returns the fake product with a sparse matrix, which PyTorch does not know without contents.
 
-    Another form of a tensor has as many elements as it has, where PyTorch makes none. Products are
-    those that PyTorch does not know without contents. None: the op is another one.
+    None: the op is another one.
     """
-    if not args or not isinstance(args[0], FakeTensor) or args[0].layout == torch.strided:
+    if func is not aten.mm.default or args[0].layout not in COMPRESSED:
         return None
-    if func is aten.mm.default and args[0].layout in COMPRESSED and args[1].layout == torch.strided:
-        return args[1].new_empty((args[0].shape[0], args[1].shape[1])), []
-    if func not in _SPARSE_FORMS or not args[0].is_sparse:
+    if args[1].layout != torch.strided:
         return None
-    make, compressed = _SPARSE_FORMS[func]
-    indices, values = args[0]._indices(), args[0]._values()
-    lengths = [indices.shape]
-    if compressed is not None:
-        lengths = [(args[0].shape[compressed] + 1,), (args[0]._nnz(),)]
-    with _disable_current_modes():
-        parts = [torch.empty(each, dtype=torch.int64, device="meta") for each in lengths]
-        parts.append(torch.empty(values.shape, dtype=values.dtype, device="meta"))
-        made = make(*parts, args[0].shape, device="meta")
-        if compressed is None:
-            made._coalesced_(True)
-        return FakeTensor(args[0].fake_mode, made, args[0].fake_device), parts
+    return args[1].new_empty((args[0].shape[0], args[1].shape[1]))
+
+
+def makes_sparse(func, args):
+    """Returns whether an op selects the elements of its sparse result from a dense tensor."""
+    return func.overloadpacket in _MAKING_SPARSE and args[0].layout == torch.strided
+
+
+def completed(func, args, result):
+    """Returns the sparse result of an op with its elements, or None where it has them.
+
+    PyTorch's results for sparse fake tensors have none. A sum has those of all operands, another
+    result as many as the operand with the most: no fewer than in a run. Where the indices are
+    known, elements at one place are merged.
+    """
+    if func is aten._indices.default and (known := _known_indices(args[0])) is not None:
+        set_known_value(result, known)
+    if not isinstance(result, FakeTensor) or result.layout == torch.strided:
+        return None
+    operands = [each for each in tree_leaves(args) if _is_sparse(each)]
+    counts = [each._nnz() for each in operands]
+    is_sum = func.overloadpacket in _SUMS and len(counts) > 1
+    count = sum(counts) if is_sum else max(counts, default=0)
+    indices = _indices_of_result(func, args, operands, result)
+    is_coalesced = func.overloadpacket is aten._coalesce
+    if is_coalesced and indices is not None:
+        count, indices = _merged(indices), None
+    has_none = func.overloadpacket in _WITHOUT_ELEMENTS or not (is_sum or result._nnz() == 0)
+    if has_none or count <= result._nnz():
+        setattr(result, _INDICES, indices)
+        return None
+    made = with_elements(result, count, is_coalesced)
+    if result is args[0]:
+        torch.Tensor.data.__set__(result, made)
+        made = result
+    setattr(made, _INDICES, indices)
+    return made
+
+
+def _known_indices(tensor):
+    """Returns the real indices of a sparse tensor, or None if they are not known."""
+    known = getattr(tensor, _INDICES, None)
+    return None if known is None or known.shape[1] != tensor._nnz() else known
+
+
+def _indices_of_result(func, args, operands, result):
+    """Returns the real indices of a sparse result, or None if they are not known."""
+    if func is aten._sparse_coo_tensor_with_dims_and_tensors.default:
+        return known_value(args[3])
+    known = [_known_indices(each) for each in operands if each.shape == result.shape]
+    if not known or len(known) < len(operands) or any(each is None for each in known):
+        return None
+    with real_ops():
+        return torch.cat(known, 1)
+
+
+def _merged(indices):
+    """Returns how many places indices name, rounded up so that most steps have the same number."""
+    with real_ops():
+        count = indices.unique(dim=1).shape[1]
+    step = max(1, indices.shape[1] // _PARTS)
+    return min(indices.shape[1], -(-count // step) * step)
+
+
+def with_elements(fake, count, is_coalesced):
+    """Returns a sparse fake tensor with the form of another one and `count` elements."""
+    shape = fake.shape
+    if fake.layout == torch.sparse_coo:
+        dimensions, options = fake.sparse_dim(), {"is_coalesced": is_coalesced}
+        sizes = [(dimensions, count), (count, *shape[dimensions:])]
+    elif fake.layout in COMPRESSED:
+        compressed, options = shape[COMPRESSED.index(fake.layout)], {"layout": fake.layout}
+        sizes = [(compressed + 1,), (count,), (count,)]
+    else:
+        return fake
+    make = torch.sparse_coo_tensor if len(sizes) == 2 else torch.sparse_compressed_tensor
+    unchecked = torch.sparse.check_sparse_tensor_invariants(enable=False)
+    with _disable_current_modes(), unchecked:
+        *indices, values = (torch.empty(size, dtype=torch.int64, device="meta") for size in sizes)
+        made = make(*indices, values.to(fake.dtype), shape, device="meta", **options)
+        return FakeTensor(fake.fake_mode, made, fake.fake_device)
+
+
+def _is_sparse(value):
+    return isinstance(value, torch.Tensor) and value.layout != torch.strided
 
 
 def grouped_product(left, right, offs=None, bias=None, out_dtype=None):

@@ -103,7 +103,7 @@ def _described(value):
 
 def _find(func, args, kwargs, result):
     given = _tensors((args, kwargs))
-    if any(each.layout != torch.strided for each in given):
+    if any(each.layout != torch.strided for each in (*given, *_tensors(result))):
         return _product(args, result) if func in (aten.mm.default, aten.addmm.default) else 0
     is_small = sum(map(_size_bytes, [*given, *_tensors(result)])) < _LARGE_BYTES
     if not given or is_small or _is_plain(func, given):

@@ -139,6 +139,12 @@ def test_models_of_other_kinds_are_predicted_op_by_op(both_traces, processor, na
     assert_alike(*both_traces(TRAININGS, name, dry_options=processor))
 
 
+def test_states_of_sparse_gradients_are_predicted(both_traces, processor):
+    real, dry = both_traces(TRAININGS, "sparse_table", dry_options=processor)
+    assert lasting_tensors(dry) == lasting_tensors(real)
+    assert peak_bytes(dry) == pytest.approx(peak_bytes(real), rel=0.02)
+
+
 def test_script_of_a_thousand_steps_is_ended_after_a_few(dry_run, script):
     outcome = dry_run(script(MLP, steps=1000))
     assert outcome.code == 0
