@@ -25,6 +25,7 @@ _NAMESPACES = ("aten", "mkldnn")  # what other operators do besides is not known
 _LARGE_BYTES = 64 << 10  # the least that an op has that is worth a measurement
 _MEASURED_BYTES_MAX = 16 << 20
 _RUN_BYTES_MAX = 256 << 20
+_MARGIN_MAX = 8  # by which the sizes of images differ before and after a convolution
 _OF_FEW = 4  # times as many where the elements of a batch are large
 # Ops that do not check the sizes of their weights.
 _UNCHECKED = {aten.mkldnn_rnn_layer.default, aten.mkldnn_rnn_layer_backward.default}
@@ -197,8 +198,9 @@ def _sized(measure, func, args, kwargs, result):
 def _ways_to_shrink(func, args, given, largest):
     """Yields a size, and by the identity of tensors the dimensions that shrink with it.
 
-    They are the batch without or with small tensors, or the last dimension or all dimensions of the
-    largest size and of half of it, such as those of images.
+    They are the batch without or with small tensors, or the last dimension or all dimensions of
+    about the largest size and about half of it, such as those of images and of what a convolution
+    makes of them. A dimension has the size by which it shrinks, to keep its distance from that.
     """
     batch, extent = largest.shape[0], max(largest.shape)
     if func in _UNCHECKED and any(each.shape[0] == batch for each in args[1:5]):
@@ -206,14 +208,20 @@ def _ways_to_shrink(func, args, given, largest):
     for least_bytes in (_size_bytes(largest) // 16, 0):
         with_batch = [t for t in given if t.shape[:1] == (batch,) and _size_bytes(t) >= least_bytes]
         if with_batch:
-            yield batch, {id(t): [0] for t in (*with_batch, largest)}
+            yield batch, {id(t): {0: batch} for t in (*with_batch, largest)}
+    margin = _MARGIN_MAX if extent >= 32 * _MARGIN_MAX else 0
     of_extent = {
-        id(t): [k for k, n in enumerate(t.shape) if n in (extent, extent / 2)]
+        id(t): {
+            k: whole
+            for k, n in enumerate(t.shape)
+            for whole in (extent, extent / 2)
+            if abs(n - whole) <= margin
+        }
         for t in (*given, largest)
     }
     numbers = [each for each in tree_leaves(args) if isinstance(each, int)]
     if func not in _UNCHECKED and extent not in numbers:  # such as the size of a result
-        yield extent, {tensor: found[-1:] for tensor, found in of_extent.items()}
+        yield extent, {tensor: dict([*found.items()][-1:]) for tensor, found in of_extent.items()}
         yield extent, of_extent
 
 
@@ -232,13 +240,14 @@ def _measured(measure, func, args, kwargs, dimensions=None, ratio=1):
     """Returns what is measured of an op in a child process.
 
     Args:
-        dimensions: by the identity of tensors, the dimensions that are smaller.
+        dimensions: by the identity of tensors, the dimensions that are smaller, as in
+            _ways_to_shrink().
         ratio: how much smaller.
     """
     described = {}
 
     def description(tensor):
-        shrunk = (dimensions or {}).get(id(tensor), ())
+        shrunk = (dimensions or {}).get(id(tensor), {})
         return described.setdefault(id(tensor), _Description.of(tensor, shrunk, ratio))
 
     values = tree_map_only(torch.Generator, lambda _: None, (args, kwargs))
@@ -268,9 +277,9 @@ class _Description:
                 contents = flat.view(torch.uint8).numpy().tobytes()
             return cls(dense.shape, dense.stride(), dense.dtype, contents)
         shape, strides = list(tensor.shape), list(tensor.stride())
-        for dimension in shrunk:
+        for dimension, whole in shrunk.items():
             size, stride = shape[dimension], strides[dimension]
-            shape[dimension] = max(1, round(size * ratio))
+            shape[dimension] = max(1, round(size - whole + whole * ratio))
             strides = [
                 each * shape[dimension] // size if each > stride else each for each in strides
             ]

@@ -106,12 +106,13 @@ def test_workspaces_of_large_tensors_follow_from_smaller_ones(monkeypatch, kind)
 
 
 @pytest.mark.full
-def test_that_of_an_image_follows_from_narrower_ones(monkeypatch):
+@pytest.mark.parametrize("options", [{"padding": 1}, {}, {"stride": 2}], ids=str)
+def test_that_of_an_image_follows_from_narrower_ones(monkeypatch, options):
     monkeypatch.setattr(workspaces, "_MEASURED_BYTES_MAX", 4 << 20)
 
     def convolution(x):
         images = x.view(1, 2, 256, 256).repeat(1, 16, 1, 1)
-        return F.conv2d(images, torch.ones(32, 32, 3, 3), padding=1)
+        return F.conv2d(images, torch.ones(32, 32, 3, 3), **options)
 
     assert differing(convolution) == []
 
