@@ -4,16 +4,13 @@ import torch
 
 from teraio.dry_run.accelerator import Accelerator
 
-# Per collective, two functions of the number of devices: the share of the collective's bytes that
-# crosses each device's link, and the number of steps of the ring.
+# By what a collective's name begins with, two functions of the number of devices: the share of its
+# bytes that crosses each device's link, and the number of steps of the ring.
 _RINGS = {
     "allreduce": (lambda n: 2 * (n - 1) / n, lambda n: 2 * (n - 1)),
-    "all_reduce": (lambda n: 2 * (n - 1) / n, lambda n: 2 * (n - 1)),
     "allgather": (lambda n: (n - 1) / n, lambda n: n - 1),
-    "all_gather": (lambda n: (n - 1) / n, lambda n: n - 1),
-    "reduce_scatter": (lambda n: (n - 1) / n, lambda n: n - 1),
+    "reducescatter": (lambda n: (n - 1) / n, lambda n: n - 1),
     "alltoall": (lambda n: (n - 1) / n, lambda n: n - 1),
-    "all_to_all": (lambda n: (n - 1) / n, lambda n: n - 1),
     "broadcast": (lambda n: 1, lambda n: 1),
     "reduce": (lambda n: 1, lambda n: 1),
     "send": (lambda n: 1, lambda n: 1),
@@ -62,7 +59,7 @@ class Links:
 
 
 def _ring_of(name):
-    plain = name.strip("_")
+    plain = name.replace("_", "")
     matches = [key for key in _RINGS if plain.startswith(key)]
     return _RINGS[max(matches, key=len)] if matches else None
 

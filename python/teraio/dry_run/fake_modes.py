@@ -33,9 +33,9 @@ from teraio.dry_run.known_values import (
 from teraio.dry_run.sized_results import (
     candidates,
     completed,
+    compressed_result,
     grouped_product,
     has_sized_result,
-    known_product,
     makes_sparse,
     result_of_size,
     with_elements,
@@ -161,8 +161,8 @@ class OpMode(TorchDispatchMode):
         return self._value_policy.number(torch.bool, guess=left.shape == right.shape)
 
     def _run(self, func, args, kwargs):
-        if (product := known_product(func, args)) is not None:
-            return product
+        if (compressed := compressed_result(func, args, kwargs)) is not None:
+            return compressed
         if func is aten._grouped_mm.default:
             return grouped_product(*args, **kwargs)
         try:

@@ -1,7 +1,7 @@
 """Results whose size depends on data, such as nonzero's, for a size that is given."""
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
@@ -87,16 +87,26 @@ def result_of_size(func, args, kwargs, count):
 
 # Ops that make another form of a dense tensor, which may select some of its elements.
 _MAKING_SPARSE = {aten._to_sparse, aten._to_sparse_csr, aten._to_sparse_csc}
+# Ops that make a compressed matrix of its parts.
+_MAKING_COMPRESSED = {
+    aten.sparse_compressed_tensor.comp_plain_value_size,
+    aten._sparse_compressed_tensor_unsafe.default,
+}
 # Ops whose results have the elements of all sparse operands, and ops whose results have none.
 _SUMS = {aten.add, aten.add_, aten.sub, aten.sub_, aten.cat}
 _WITHOUT_ELEMENTS = {aten.empty_like, aten.zeros_like, aten.new_empty, aten.new_zeros}
 
 
-def known_product(func, args):
-    """Returns the fake product with a sparse matrix, which PyTorch does not know without contents.
+def compressed_result(func, args, kwargs):
+    """Returns the fake result of an op on compressed matrices that PyTorch has none of.
 
     None: the op is another one.
     """
+    if func in _MAKING_COMPRESSED and isinstance(args[2], FakeTensor):
+        mode, device = args[2].fake_mode, args[2].fake_device
+        with in_kernel_invocation_manager(mode):
+            made = func(*args, **{**kwargs, "device": torch.device("meta")})
+        return FakeTensor(mode, made, device)
     if func is not aten.mm.default or args[0].layout not in COMPRESSED:
         return None
     if args[1].layout != torch.strided:

@@ -232,6 +232,8 @@ def test_what_needs_no_contents_works(dry_run, tmp_path):
         "rows += rows.clone(); assert rows._nnz() == 8 and torch.zeros_like(rows)._nnz() == 0",
         "twice = torch.sparse_coo_tensor(lengths[None] // 4, torch.ones(4), (9,)).clone()",
         "assert twice.coalesce()._nnz() == 3",
+        "made = torch.sparse_csr_tensor(torch.arange(5), torch.arange(4), torch.ones(4), (4, 9))",
+        "assert (made * 2)._nnz() == 4 and (made @ torch.ones(9, 2)).shape == (4, 2)",
         "assert torch.eye(9).to_sparse_csr().transpose(0, 1).clone()._nnz() == 9",
         "assert len({p.data_ptr() for p in model.parameters()}) == 4; "
         "assert data[1].data_ptr() == data.data_ptr() + 256",
