@@ -31,5 +31,5 @@ def test_equal_bits(warm_packages, tmp_path, way):
     for package in (*NEEDED, WAYS[way]):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"missing: the package {package}")
-    training = Training(alone(warm_packages), tmp_path, "qlora.py", way)
+    training = Training(alone(warm_packages), tmp_path, "lora.py", way)
     check_equal_bits(training, drawn.one_of(SHARES, way))
