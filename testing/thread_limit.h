@@ -2,7 +2,6 @@
 #pragma once
 
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -10,6 +9,8 @@
 #include <functional>
 #include <iterator>
 #include <thread>
+
+#include "testing/child_process.h"
 
 namespace teraio::testing {
 
@@ -19,8 +20,7 @@ inline bool can_limit_threads() { return geteuid() == 0; }
 // Calls `body` in a child process that may start `thread_count` threads. Returns the result of
 // `body` (0 to 255), or -1 if the child ended in another way. Requires can_limit_threads().
 inline int run_with_threads(int32_t thread_count, const std::function<int()>& body) {
-  const pid_t child = fork();
-  if (child == 0) {
+  return exit_code_in_child([&] {
     // The main thread counts, and so do those that the thread sanitizer starts for itself at the
     // first thread of a child.
     std::thread([] {}).join();
@@ -29,12 +29,9 @@ inline int run_with_threads(int32_t thread_count, const std::function<int()>& bo
     const auto limit = static_cast<rlim_t>(thread_count + running_count);
     const rlimit limits = {limit, limit};
     const auto user = static_cast<uid_t>(1'000'000'000 + getpid());
-    if (setrlimit(RLIMIT_NPROC, &limits) != 0 || setuid(user) != 0) _exit(255);
-    _exit(body());
-  }
-  int status = 0;
-  if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status)) return -1;
-  return WEXITSTATUS(status);
+    if (setrlimit(RLIMIT_NPROC, &limits) != 0 || setuid(user) != 0) return 255;
+    return body();
+  });
 }
 
 }  // namespace teraio::testing

@@ -1,10 +1,8 @@
 // Reading and replacing whole files, plain and compressed.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -15,6 +13,7 @@
 #include <string>
 
 #include "base/json_file.h"
+#include "testing/child_process.h"
 #include "testing/sanitized.h"
 #include "testing/scratch_directory.h"
 
@@ -209,8 +208,7 @@ TEST_F(TextFile, ThatDoesNotFitIntoTheMemoryIsRefused) {
   if (testing::kIsSanitized) GTEST_SKIP() << "not applicable: a sanitizer reserves address space";
   std::ofstream(path("a")) << "[";
   std::filesystem::resize_file(path("a"), size_t{512} << 20);
-  const pid_t child = fork();
-  if (child == 0) {
+  const auto refuses = [&] {
     const rlimit most = {size_t{256} << 20, size_t{256} << 20};
     setrlimit(RLIMIT_AS, &most);
     const Status text = read_text_file(path("a")).status();
@@ -219,11 +217,9 @@ TEST_F(TextFile, ThatDoesNotFitIntoTheMemoryIsRefused) {
       return status.code() == ErrorCode::kOutOfMemory &&
              status.message().starts_with(path("a").string() + ": ");
     };
-    _exit(is_told(text) && is_told(json) ? 0 : 2);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    return is_told(text) && is_told(json) ? 0 : 2;
+  };
+  EXPECT_EQ(testing::exit_code_in_child(refuses), 0);
 }
 
 TEST_F(TextFile, CannotBeMadeInAFolderThatIsMissing) {

@@ -1,8 +1,6 @@
 #include "device/cpu_device.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
@@ -13,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
+#include "testing/child_process.h"
 #include "testing/resident_memory.h"
 
 namespace teraio::device {
@@ -211,17 +210,14 @@ TEST_F(CpuDeviceTest, AForkedChildSeesItsBytesAndCanAllocate) {
   open(16 * kMiB);
   make_holes(16, kMiB);
   keep(device_->allocate(6 * kMiB, Effort::kUtmost), 6 * kMiB);
-  const pid_t child = fork();
-  if (child == 0) {
+  const auto use = [this] {
     expect_all_intact();
     give(blocks_.begin()->first);
     while (take(512 * kKiB) != nullptr) continue;
     expect_all_intact();
-    _exit(HasFailure() ? 1 : 0);
-  }
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+    return HasFailure() ? 1 : 0;
+  };
+  EXPECT_EQ(testing::exit_code_in_child(use), 0);
   expect_all_intact();
 }
 

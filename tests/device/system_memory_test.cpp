@@ -9,7 +9,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,11 +18,11 @@
 #include <fstream>
 #include <limits>
 #include <memory>
-#include <sstream>
 
 #include "base/units.h"
 #include "device/cpu_device.h"
 #include "device/host_memory.h"
+#include "testing/child_process.h"
 #include "testing/page_memory.h"
 #include "testing/scratch_directory.h"
 #include "testing/sysfs_tree.h"
@@ -190,16 +189,13 @@ TEST_F(HostMemoryTest, TakesOtherPagesWhereAGroupMayNotUseTheReservedOnes) {
   const ReservedHugePages reserved(4);
   if (read_system_memory("/sys").free_reserved_huge_pages < 4)
     GTEST_SKIP() << "cannot reserve huge pages: this needs root and unfragmented memory";
-  const pid_t child = fork();
-  if (child == 0) {
-    if (!forbid_populating()) _exit(77);
+  const int result = testing::exit_code_in_child([&] {
+    if (!forbid_populating()) return 77;
     const auto memory = HostMemory::map(4 * kHugePageBytes, *device_);
-    _exit(memory.ok() && memory->description().find("reserved") == std::string::npos ? 0 : 1);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no seccomp here";
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    return memory.ok() && memory->description().find("reserved") == std::string::npos ? 0 : 1;
+  });
+  if (result == 77) GTEST_SKIP() << "no seccomp here";
+  EXPECT_EQ(result, 0);
 }
 
 TEST_F(HostMemoryTest, IsPlacedOnlyWhereThereIsAChoice) {

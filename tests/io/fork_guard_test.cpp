@@ -3,11 +3,9 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -15,20 +13,13 @@
 #include "io/extent_file.h"
 #include "io/thread_io.h"
 #include "io/uring_io.h"
+#include "testing/child_process.h"
 #include "testing/scratch_directory.h"
 
 namespace teraio::io {
 namespace {
 
-// What `count` returns in a child that is forked now.
-int in_child(const std::function<int()>& count) {
-  const pid_t child = fork();
-  if (child == 0) _exit(count());
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status));
-  return WEXITSTATUS(status);
-}
+using testing::exit_code_in_child;
 
 // How many descriptors of this process are extent files or rings.
 int kept_count() {
@@ -62,7 +53,7 @@ class ForkGuardTest : public ::testing::Test {
 
 TEST_F(ForkGuardTest, AChildHasNoExtentFile) {
   EXPECT_EQ(kept_count(), 1);
-  EXPECT_EQ(in_child(kept_count), 0);
+  EXPECT_EQ(exit_code_in_child(kept_count), 0);
   EXPECT_FALSE(refers_to_null(file_.fd()));
 }
 
@@ -70,18 +61,18 @@ TEST_F(ForkGuardTest, AChildHasNoCopiesOfBufferedIo) {
   const auto io = make_thread_io(file_.fd(), false, 3);
   ASSERT_TRUE(io.ok()) << io.status().message();
   EXPECT_EQ(kept_count(), 4);
-  EXPECT_EQ(in_child(kept_count), 0);
+  EXPECT_EQ(exit_code_in_child(kept_count), 0);
 }
 
 TEST_F(ForkGuardTest, AChildHasNoRing) {
   const auto io = open_uring_io(file_.fd(), 4);
   if (!io.ok()) GTEST_SKIP() << "missing: io_uring: " << io.status().message();
   EXPECT_EQ(kept_count(), 2);
-  EXPECT_EQ(in_child(kept_count), 0);
+  EXPECT_EQ(exit_code_in_child(kept_count), 0);
 }
 
 TEST_F(ForkGuardTest, TheNumberStaysTakenInAChild) {
-  EXPECT_TRUE(in_child([this] { return refers_to_null(file_.fd()) ? 1 : 0; }));
+  EXPECT_EQ(exit_code_in_child([this] { return refers_to_null(file_.fd()) ? 1 : 0; }), 1);
 }
 
 TEST_F(ForkGuardTest, ADescriptorWithoutAGuardIsKept) {
@@ -89,12 +80,12 @@ TEST_F(ForkGuardTest, ADescriptorWithoutAGuardIsKept) {
   ASSERT_GE(fd, 0);
   const auto is_kept = [fd] { return refers_to_null(fd) ? 0 : 1; };
   auto guard = std::make_unique<ForkGuard>(fd);
-  EXPECT_FALSE(in_child(is_kept));
+  EXPECT_EQ(exit_code_in_child(is_kept), 0);
   ForkGuard moved = std::move(*guard);
   guard.reset();
-  EXPECT_FALSE(in_child(is_kept));
+  EXPECT_EQ(exit_code_in_child(is_kept), 0);
   moved = ForkGuard();
-  EXPECT_TRUE(in_child(is_kept));
+  EXPECT_EQ(exit_code_in_child(is_kept), 1);
   close(fd);
 }
 

@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -21,6 +20,7 @@
 #include "io/uring_io.h"
 #include "storage/ssd_store.h"
 #include "storage/store_session.h"
+#include "testing/child_process.h"
 #include "testing/page_memory.h"
 #include "testing/scratch_directory.h"
 #include "testing/stepped_device.h"
@@ -143,19 +143,15 @@ class StoreWithDevice : public ::testing::Test {
   // Runs `check` in a process that may lock only this much memory. Returns 0 if it returned true.
   template <typename Check>
   static int run_with_locked_memory(int64_t limit_bytes, const Check& check) {
-    const pid_t child = fork();
-    if (child == 0) {
+    return testing::exit_code_in_child([&] {
       __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
       __user_cap_data_struct none[2] = {};
       const auto size = static_cast<rlim_t>(limit_bytes);
       const rlimit limit = {size, size};
       const bool is_limited =
           setrlimit(RLIMIT_MEMLOCK, &limit) == 0 && syscall(SYS_capset, &header, none) == 0;
-      _exit(!is_limited ? kCannotGiveUpRights : check() ? 0 : 1);
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+      return !is_limited ? kCannotGiveUpRights : check() ? 0 : 1;
+    });
   }
 
   ScratchDirectory directory_;

@@ -4,8 +4,6 @@
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
@@ -13,6 +11,7 @@
 #include "base/units.h"
 #include "storage/ssd_store.h"
 #include "storage/store_session.h"
+#include "testing/child_process.h"
 #include "testing/scratch_directory.h"
 
 namespace teraio::storage {
@@ -39,11 +38,9 @@ bool forbid_io_uring() {
 
 // Runs `check` in a process in which io_uring is forbidden. Returns 0 if it returned true.
 int run_without_io_uring(const std::function<bool()>& check) {
-  const pid_t child = fork();
-  if (child == 0) _exit(!forbid_io_uring() ? kCannotForbid : check() ? 0 : 1);
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return testing::exit_code_in_child([&] {
+    return !forbid_io_uring() ? kCannotForbid : check() ? 0 : 1;
+  });
 }
 
 class UringRefused : public ::testing::Test {
