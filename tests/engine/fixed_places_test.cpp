@@ -2,81 +2,25 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <memory>
-#include <optional>
 #include <thread>
-#include <unordered_map>
 #include <vector>
 
-#include "base/clock.h"
-#include "engine/engine.h"
-#include "engine/fixture/checking_swap.h"
-#include "engine/fixture/test_device.h"
-#include "iteration/fixture/planned_program.h"
-#include "storage/ssd_store.h"
-#include "testing/scratch_directory.h"
+#include "engine/fixture/real_engine.h"
 
 namespace teraio::engine {
 namespace {
 
-using testing::CheckingSwap;
 using testing::kUnitBytes;
 using testing::PlannedProgram;
-using testing::ScratchDirectory;
 
-class FixedPlaces : public ::testing::Test {
+class FixedPlaces : public testing::RealEngine {
  protected:
   void open(int64_t ssd_units, int64_t budget_units = 20) {
-    device_ = testing::make_test_device(budget_units * kUnitBytes);
-    storage::SsdStoreOptions options;
-    options.capacity_bytes = ssd_units * kUnitBytes;
-    options.device = &device_->device();
-    options.gpu_direct = io::GpuDirect::kOff;
-    options.checksum = true;
-    auto ssd = open_ssd_store({{directory_.path(), 0, 0}}, options, clock_);
-    ASSERT_TRUE(ssd.ok()) << ssd.status().message();
-    ssd_ = std::move(*ssd);
-    EngineOptions engine;
-    engine.device = &device_->device();
-    engine.stores[static_cast<size_t>(plan::Tier::kSsd)] = ssd_.get();
-    engine.swap = &swap_;
-    engine.clock = &clock_;
-    engine.poison_released_memory = true;
-    engine_.emplace(engine);
-  }
-  void TearDown() override {
-    while (!contents_.empty()) die(contents_.begin()->first);
-    engine_.reset();
-    ssd_.reset();
-    if (device_) device_->finish();
+    open_device(budget_units * kUnitBytes);
+    open_ssd({.capacity_bytes = ssd_units * kUnitBytes, .checksum = true});
+    open_engine();
   }
 
-  LiveTensor* born(int64_t units) {
-    const Result<LiveTensor*> tensor = engine_->allocate(units * kUnitBytes);
-    EXPECT_EQ(tensor.status(), Status());
-    (*tensor)->owner = swap_.own(**tensor);
-    (*tensor)->birth.is_complete = true;
-    write(*tensor);
-    return *tensor;
-  }
-  void write(LiveTensor* tensor) {
-    contents_[tensor] = ++last_content_;
-    device_->write(tensor->memory, tensor->size_bytes, last_content_);
-  }
-  void die(LiveTensor* tensor) {
-    contents_.erase(tensor);
-    engine_->release(tensor);
-  }
-
-  void op(trace::OpIndex position, const std::vector<Use>& uses) {
-    ASSERT_EQ(engine_->begin_op(position, uses), Status());
-    for (const Use& use : uses) {
-      device_->expect(use.tensor->memory, use.tensor->size_bytes, contents_.at(use.tensor),
-                      use.tensor->id);
-      if (use.is_write) write(use.tensor);
-    }
-    engine_->end_op(position, uses, uses.size());
-  }
   // Until its transfer has ended and the engine knows.
   void settle(const LiveTensor* tensor) {
     const auto is_moving = [&] {
@@ -139,15 +83,6 @@ class FixedPlaces : public ::testing::Test {
     engine_->plan().start_iteration();
     return places;
   }
-
-  SteadyClock clock_;
-  ScratchDirectory directory_;
-  CheckingSwap swap_;
-  std::unique_ptr<testing::TestDevice> device_;
-  std::unique_ptr<storage::TierStore> ssd_;
-  std::optional<Engine> engine_;
-  std::unordered_map<LiveTensor*, uint64_t> contents_;
-  uint64_t last_content_ = 0;
 };
 
 TEST_F(FixedPlaces, AreTheSameInEveryIterationAndSharedOverTime) {

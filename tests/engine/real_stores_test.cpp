@@ -2,35 +2,24 @@
 // random ops, every byte checked by compute.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <optional>
 #include <random>
-#include <unordered_map>
 #include <vector>
 
-#include "base/clock.h"
-#include "engine/engine.h"
-#include "engine/fixture/checking_swap.h"
-#include "engine/fixture/test_device.h"
+#include "engine/fixture/real_engine.h"
 #include "io/extent_file.h"
 #include "io/thread_io.h"
-#include "iteration/fixture/planned_program.h"
 #include "storage/host_store.h"
-#include "storage/ssd_store.h"
 #include "storage/striped_store.h"
 #include "testing/faulty_io.h"
-#include "testing/scratch_directory.h"
 
 namespace teraio::engine {
 namespace {
 
-using testing::CheckingSwap;
 using testing::kUnitBytes;
 using testing::PlannedProgram;
-using testing::ScratchDirectory;
-using testing::TestDevice;
 
 constexpr int64_t kBudgetBytes = 12 * kUnitBytes;
 constexpr int64_t kHostBytes = 8 * kUnitBytes;
@@ -44,46 +33,20 @@ struct Setting {
   bool has_failing_drive = false;  // one of three: it takes a few requests, then no more writes
 };
 
-class RealStoresTest : public ::testing::TestWithParam<Setting> {
+class RealStoresTest : public testing::RealEngine, public ::testing::WithParamInterface<Setting> {
  protected:
   void SetUp() override {
-    device_ = testing::make_test_device(kBudgetBytes, GetParam().seed);
+    open_device(kBudgetBytes, GetParam().seed);
     if (GetParam().has_failing_drive) {
       open_failing_drives();
     } else {
-      open_ssd();
+      open_ssd({.capacity_bytes = 100 * kUnitBytes, .request_bytes = kUnitBytes / 2});
     }
     ASSERT_NE(ssd_, nullptr);
     auto host = storage::open_host_store(kHostBytes, device_->device(), clock_);
     ASSERT_TRUE(host.ok()) << host.status().message();
     host_ = std::move(*host);
-    EngineOptions engine;
-    engine.device = &device_->device();
-    engine.stores[static_cast<size_t>(plan::Tier::kSsd)] = ssd_.get();
-    engine.stores[static_cast<size_t>(plan::Tier::kHost)] = host_.get();
-    engine.swap = &swap_;
-    engine.clock = &clock_;
-    engine.poison_released_memory = true;
-    engine_.emplace(engine);
-  }
-
-  void TearDown() override {
-    while (!live_.empty()) die(live_.size() - 1);
-    engine_.reset();
-    ssd_.reset();
-    host_.reset();
-    device_->finish();
-  }
-
-  void open_ssd() {
-    storage::SsdStoreOptions options;
-    options.capacity_bytes = 100 * kUnitBytes;
-    options.device = &device_->device();
-    options.gpu_direct = io::GpuDirect::kOff;
-    options.request_bytes = kUnitBytes / 2;
-    auto ssd = open_ssd_store({{directory_.path(), 0, 0}}, options, clock_);
-    ASSERT_TRUE(ssd.ok()) << ssd.status().message();
-    ssd_ = std::move(*ssd);
+    open_engine();
   }
 
   void open_failing_drives() {
@@ -115,41 +78,18 @@ class RealStoresTest : public ::testing::TestWithParam<Setting> {
 
   size_t below(size_t count) { return random_() % count; }
 
-  void write(LiveTensor& tensor) {
-    contents_[&tensor] = ++last_content_;
-    device_->write(tensor.memory, tensor.size_bytes, last_content_);
-  }
-  void expect(LiveTensor& tensor) {
-    ASSERT_EQ(swap_.address(tensor), tensor.memory);
-    device_->expect(tensor.memory, tensor.size_bytes, contents_.at(&tensor), tensor.id);
-  }
-  void be_born() {
-    const Result<LiveTensor*> tensor = engine_->allocate((1 + below(3)) * kUnitBytes);
-    ASSERT_EQ(tensor.status(), Status());
-    (*tensor)->owner = swap_.own(**tensor);
-    (*tensor)->birth.is_complete = true;
-    live_.push_back(*tensor);
-    write(**tensor);
-  }
-  void die(size_t index) {
-    LiveTensor* tensor = live_[index];
+  void be_born() { live_.push_back(born(1 + static_cast<int64_t>(below(3)))); }
+  void die_at(size_t index) {
+    die(live_[index]);
     live_.erase(live_.begin() + static_cast<ptrdiff_t>(index));
-    contents_.erase(tensor);
-    engine_->release(tensor);
   }
-  void op() {
+  void any_op() {
     std::vector<Use> uses;
     for (size_t i = 0; i < 2 && !live_.empty(); ++i) {
       LiveTensor* tensor = live_[below(live_.size())];
       if (uses.empty() || uses[0].tensor != tensor) uses.push_back({tensor, below(3) == 0});
     }
-    const trace::OpIndex position = next_position();
-    ASSERT_EQ(engine_->begin_op(position, uses), Status());
-    for (const Use& use : uses) {
-      expect(*use.tensor);
-      if (use.is_write) write(*use.tensor);
-    }
-    engine_->end_op(position, uses, uses.size());
+    op(next_position(), uses);
   }
 
   // Plans that have little to do with what happens: planned copies come in any order, are
@@ -183,16 +123,7 @@ class RealStoresTest : public ::testing::TestWithParam<Setting> {
   }
 
   std::mt19937_64 random_{GetParam().seed};
-  SteadyClock clock_;
-  ScratchDirectory directory_;
-  CheckingSwap swap_;
-  std::unique_ptr<TestDevice> device_;
-  std::unique_ptr<storage::TierStore> ssd_;
-  std::unique_ptr<storage::TierStore> host_;
-  std::optional<Engine> engine_;
   std::vector<LiveTensor*> live_;
-  std::unordered_map<LiveTensor*, uint64_t> contents_;
-  uint64_t last_content_ = 0;
   trace::OpIndex position_ = 0;
   bool is_laid_out_ = false;
 };
@@ -200,9 +131,9 @@ class RealStoresTest : public ::testing::TestWithParam<Setting> {
 TEST_P(RealStoresTest, EveryUseSeesWhatWasLastWritten) {
   for (int i = 0; i < kOps && !HasFatalFailure(); ++i) {
     if (live_.size() < 15 && below(3) == 0) be_born();
-    if (live_.size() > 4 && below(4) == 0) die(below(live_.size()));
+    if (live_.size() > 4 && below(4) == 0) die_at(below(live_.size()));
     if (below(100) == 0) follow_something();
-    op();
+    any_op();
     if (GetParam().evicts_after_every_op) {
       ASSERT_EQ(engine_->evict_everything(), Status());
     }
