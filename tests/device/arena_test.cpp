@@ -6,7 +6,6 @@
 #include <cstring>
 #include <limits>
 #include <list>
-#include <map>
 #include <random>
 #include <utility>
 #include <vector>
@@ -29,6 +28,16 @@ class ArenaTest : public ::testing::Test {
     ASSERT_TRUE(space.ok());
     space_ = space->get();
     arena_ = std::make_unique<Arena>(std::move(*space), commit_pages * kPageBytes);
+  }
+
+  // Takes blocks of these sizes, one above the other, and releases those at `holes`.
+  std::vector<std::byte*> open_with_holes(const std::vector<int64_t>& page_counts,
+                                          const std::vector<size_t>& holes) {
+    open();
+    std::vector<std::byte*> blocks;
+    for (const int64_t page_count : page_counts) blocks.push_back(take(page_count));
+    for (const size_t hole : holes) arena_->release(blocks[hole]);
+    return blocks;
   }
 
   std::byte* take(int64_t page_count, double leaves_at = kSoon, int64_t growth_limit = kNoLimit) {
@@ -75,10 +84,7 @@ TEST_F(ArenaTest, WhenABlockLeavesMayBecomeKnown) {
 }
 
 TEST_F(ArenaTest, AmongEqualPlacesTheSmallestGapIsTaken) {
-  open();
-  std::vector<std::byte*> blocks;
-  for (const int64_t page_count : {8, 1, 3, 1, 5, 1}) blocks.push_back(take(page_count));
-  for (const int i : {0, 2, 4}) arena_->release(blocks[i]);
+  const auto blocks = open_with_holes({8, 1, 3, 1, 5, 1}, {0, 2, 4});
   EXPECT_EQ(page_of(take(3)), page_of(blocks[2]));
   EXPECT_EQ(page_of(take(4)) / 5, page_of(blocks[4]) / 5);
 }
@@ -126,27 +132,11 @@ TEST_F(ArenaTest, PagesReturnWhereNoWholeChunkIsFree) {
   *second = std::byte{1};
 }
 
-TEST_F(ArenaTest, ScatteredPagesAreExchangedAtAllCosts) {
-  open();
-  std::vector<std::byte*> blocks;
-  for (int i = 0; i < 16; ++i) blocks.push_back(take(1));
-  for (int i = 0; i < 16; i += 2) arena_->release(blocks[i]);
-  EXPECT_EQ(arena_->allocate(9 * kPageBytes, {}, 0, Effort::kUtmost), nullptr);
-  EXPECT_EQ(arena_->allocate(8 * kPageBytes, {}, 0), nullptr);
-  std::byte* large = arena_->allocate(8 * kPageBytes, {}, 0, Effort::kUtmost);
-  ASSERT_NE(large, nullptr);
-  std::memset(large, 2, 8 * kPageBytes);
-  EXPECT_EQ(arena_->held_bytes(), 16 * kPageBytes);
-  for (int i = 1; i < 16; i += 2) EXPECT_EQ(*blocks[i], std::byte{1});
-}
-
 // --- Moves --------------------------------------------------------------------------------------
 
 TEST_F(ArenaTest, TheFewestBytesMove) {
-  open();
-  std::vector<std::byte*> blocks;
-  for (const int64_t page_count : {4, 3, 2, 1, 4, 3, 1}) blocks.push_back(take(page_count));
-  for (const int i : {0, 2, 4}) arena_->release(blocks[i]);  // 4, 2 and 4 pages are free
+  const auto blocks =
+      open_with_holes({4, 3, 2, 1, 4, 3, 1}, {0, 2, 4});  // 4, 2 and 4 pages are free
   const auto moves = room_for(7);
   ASSERT_EQ(moves.size(), 1u) << "the gaps of 2 and 4 pages are a page apart";
   EXPECT_EQ(moves[0].from, blocks[3]);
@@ -156,10 +146,7 @@ TEST_F(ArenaTest, TheFewestBytesMove) {
 }
 
 TEST_F(ArenaTest, BlocksSlideWhereNoGapHoldsThem) {
-  open();
-  std::vector<std::byte*> blocks;
-  for (const int64_t page_count : {2, 8, 2, 8, 2, 1}) blocks.push_back(take(page_count));
-  for (const int i : {0, 2, 4}) arena_->release(blocks[i]);
+  const auto blocks = open_with_holes({2, 8, 2, 8, 2, 1}, {0, 2, 4});
   const auto moves = room_for(4);
   ASSERT_EQ(moves.size(), 1u);
   EXPECT_EQ(moves[0].from, blocks[1]);
@@ -173,10 +160,7 @@ TEST_F(ArenaTest, BlocksSlideWhereNoGapHoldsThem) {
 }
 
 TEST_F(ArenaTest, NothingSlidesPastWhatMayNotMove) {
-  open();
-  std::vector<std::byte*> blocks;
-  for (const int64_t page_count : {2, 8, 2, 8, 2, 1}) blocks.push_back(take(page_count));
-  for (const int i : {0, 2, 4}) arena_->release(blocks[i]);
+  const auto blocks = open_with_holes({2, 8, 2, 8, 2, 1}, {0, 2, 4});
   void* fixed = &*std::next(tenants_.begin(), 3);
   const auto others = [fixed](void* tenant) { return tenant != fixed; };
   EXPECT_EQ(arena_->find_room(4 * kPageBytes, others, kArenaPages * kPageBytes).size(), 1u);
@@ -184,10 +168,7 @@ TEST_F(ArenaTest, NothingSlidesPastWhatMayNotMove) {
 }
 
 TEST_F(ArenaTest, FreePagesAtTheEndCount) {
-  open();
-  std::vector<std::byte*> blocks;
-  for (const int64_t page_count : {4089, 2, 3, 2}) blocks.push_back(take(page_count));
-  for (const int i : {1, 3}) arena_->release(blocks[i]);
+  const auto blocks = open_with_holes({4089, 2, 3, 2}, {1, 3});
   const auto moves = room_for(4);
   ASSERT_EQ(moves.size(), 1u);
   EXPECT_EQ(moves[0].to, blocks[1]);
@@ -195,10 +176,7 @@ TEST_F(ArenaTest, FreePagesAtTheEndCount) {
 
 // Pages of several gaps have returned to the system, and are needed for one block.
 TEST_F(ArenaTest, AllUncommittedPagesCount) {
-  open();
-  std::vector<std::byte*> blocks;
-  for (const int64_t page_count : {2, 3, 2, 4085, 4}) blocks.push_back(take(page_count));
-  for (const int i : {0, 2, 4}) arena_->release(blocks[i]);
+  const auto blocks = open_with_holes({2, 3, 2, 4085, 4}, {0, 2, 4});
   arena_->trim(8 * kPageBytes);
   ASSERT_EQ(arena_->free_bytes(), 0);
   ASSERT_EQ(take(7, kSoon, 8 * kPageBytes), nullptr);
@@ -223,20 +201,14 @@ TEST_F(ArenaTest, UncommittedPagesDoNotDivideWhatMoves) {
 
 TEST_F(ArenaTest, ASlideIsNotManySmallCopies) {
   for (const int64_t page_count : {64, 65}) {
-    open();
-    std::vector<std::byte*> blocks;
-    for (const int64_t each : {int64_t{1}, page_count, int64_t{1}}) blocks.push_back(take(each));
-    for (const int i : {0, 2}) arena_->release(blocks[i]);
+    open_with_holes({1, page_count, 1}, {0, 2});
     EXPECT_EQ(room_for(2, kArenaPages + 1).size(), page_count == 64 ? 1u : 0u);
   }
 }
 
 // The one of the fewest bytes would move a block of 100 pages by one.
 TEST_F(ArenaTest, TheCheapestSlideThatIsPossibleIsTaken) {
-  open();
-  std::vector<std::byte*> blocks;
-  for (const int64_t page_count : {3, 150, 1, 100, 3, 5}) blocks.push_back(take(page_count));
-  for (const int i : {0, 2, 4}) arena_->release(blocks[i]);
+  const auto blocks = open_with_holes({3, 150, 1, 100, 3, 5}, {0, 2, 4});
   const auto moves = arena_->find_room(4 * kPageBytes, anything_may_move, kNoLimit);
   ASSERT_EQ(moves.size(), 1u);
   EXPECT_EQ(moves[0].from, blocks[1]);
@@ -244,10 +216,7 @@ TEST_F(ArenaTest, TheCheapestSlideThatIsPossibleIsTaken) {
 
 // Two pages leave a stretch of six for a gap of two, and two slide: neither alone makes room.
 TEST_F(ArenaTest, SomeBlocksMoveElsewhereAndTheOthersSlide) {
-  open();
-  std::vector<std::byte*> blocks;
-  for (const int64_t page_count : {1, 1, 2, 2, 1, 1, 2, 1}) blocks.push_back(take(page_count));
-  for (const int i : {1, 4, 6}) arena_->release(blocks[i]);
+  const auto blocks = open_with_holes({1, 1, 2, 2, 1, 1, 2, 1}, {1, 4, 6});
   const auto moves = arena_->find_room(
       4 * kPageBytes, [](void* tenant) { return *static_cast<int64_t*>(tenant) == 2; },
       kArenaPages * kPageBytes);
@@ -256,18 +225,6 @@ TEST_F(ArenaTest, SomeBlocksMoveElsewhereAndTheOthersSlide) {
   EXPECT_EQ(moves[1].to, blocks[1]);
   arena_->relocate(moves);
   EXPECT_EQ(take(4, kSoon, 0), blocks[1] + 2 * kPageBytes);
-}
-
-TEST_F(ArenaTest, WhatMayNotMoveStays) {
-  open();
-  std::vector<std::byte*> blocks;
-  for (const int64_t page_count : {4, 1, 4, 2, 4, 1}) blocks.push_back(take(page_count));
-  for (const int i : {0, 2, 4}) arena_->release(blocks[i]);
-  const auto moves = arena_->find_room(
-      8 * kPageBytes, [](void* tenant) { return *static_cast<int64_t*>(tenant) == 2; },
-      kArenaPages * kPageBytes);
-  ASSERT_EQ(moves.size(), 1u);
-  EXPECT_EQ(moves[0].from, blocks[3]);
 }
 
 TEST_F(ArenaTest, BlocksWithoutATenantDoNotMove) {
@@ -282,10 +239,7 @@ TEST_F(ArenaTest, BlocksWithoutATenantDoNotMove) {
 }
 
 TEST_F(ArenaTest, AMovedBlockKeepsItsTenantOrGetsAnother) {
-  open();
-  std::vector<std::byte*> blocks;
-  for (const int64_t page_count : {4, 1, 4, 1}) blocks.push_back(take(page_count));
-  for (const int i : {0, 2}) arena_->release(blocks[i]);
+  const auto blocks = open_with_holes({4, 1, 4, 1}, {0, 2});
   const auto moves = room_for(5);
   ASSERT_EQ(moves.size(), 1u);
   arena_->relocate(moves);
