@@ -2,8 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <map>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -71,8 +69,6 @@ class DeviceConformanceTest : public ::testing::TestWithParam<DeviceKind> {
 
   std::unique_ptr<Device> device_;
 };
-
-TEST_P(DeviceConformanceTest, HasAName) { EXPECT_FALSE(device_->name().empty()); }
 
 TEST_P(DeviceConformanceTest, WhatIsAskedForAtEveryOpIsWhatUsageSays) {
   EXPECT_EQ(device_->budget_bytes(), kBudgetBytes);
@@ -251,32 +247,6 @@ TEST_P(DeviceConformanceTest, HostMemoryCanBePinned) {
   expect_filled(memory, kMiB, 3);
   device_->release(memory);
   if (pinned.ok()) pinning->unpin(host.data());
-}
-
-// Blocks of random sizes, each filled with its own value, do not disturb each other.
-TEST_P(DeviceConformanceTest, LiveBlocksKeepTheirBytes) {
-  std::mt19937_64 random(11);
-  std::map<std::byte*, std::pair<int64_t, uint8_t>> blocks;
-  for (int step = 0; step < 150; ++step) {
-    const int64_t size_bytes = 1 + random() % (2 * kMiB);
-    std::byte* memory = device_->allocate(size_bytes);
-    if (memory != nullptr) {
-      const uint8_t value = step % 251;
-      ASSERT_NO_FATAL_FAILURE(fill(memory, size_bytes, value));
-      blocks[memory] = {size_bytes, value};
-      if (random() % 3 > 0) continue;
-    }
-    auto victim = std::next(blocks.begin(), random() % blocks.size());
-    const auto [victim_bytes, value] = victim->second;
-    ASSERT_NO_FATAL_FAILURE(expect_filled(victim->first, victim_bytes, value));
-    device_->release(victim->first);
-    blocks.erase(victim);
-  }
-  for (const auto& [memory, block] : blocks) {
-    ASSERT_NO_FATAL_FAILURE(expect_filled(memory, block.first, block.second));
-    device_->release(memory);
-  }
-  EXPECT_EQ(device_->usage().allocated_bytes, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, DeviceConformanceTest, ::testing::ValuesIn(devices()),

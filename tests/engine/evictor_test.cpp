@@ -102,22 +102,6 @@ TEST_F(EvictorTest, AnErrorNamesTheBudgetThatKnownIterationsNeed) {
       << with_held.message();
 }
 
-TEST_F(EvictorTest, ByPlanATensorLeavesForThePlansTier) {
-  LiveTensor* tensor = session_.tensor();
-  evictor_.evict_by_plan(*tensor, plan::Tier::kSsd);
-  EXPECT_EQ(tensor->residency, Residency::kOffloading);
-  EXPECT_EQ(session_.ssd.waiting_count(io::Direction::kWrite), 1);
-  EXPECT_EQ(session_.counters.planned_offloads, 1);
-}
-
-TEST_F(EvictorTest, ByPlanATensorInUseIsSkipped) {
-  LiveTensor* tensor = session_.tensor();
-  tensor->uses.pin_count = 1;
-  evictor_.evict_by_plan(*tensor, plan::Tier::kSsd);
-  EXPECT_EQ(tensor->residency, Residency::kResident);
-  EXPECT_EQ(session_.counters.skipped_migrations, 1);
-}
-
 TEST_F(EvictorTest, ByPlanATensorWithoutRoomOnItsTierIsSkipped) {
   evictor_.evict_by_plan(*session_.tensor(2), plan::Tier::kHost);
   EXPECT_EQ(session_.counters.skipped_migrations, 1);

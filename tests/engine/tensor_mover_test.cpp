@@ -30,7 +30,6 @@ class TensorMoverTest : public ::testing::Test {
   testing::ScriptedStore& ssd_ = session_.ssd;
   TierCopies& copies_ = session_.copies;
   TensorMover& mover_ = session_.mover;
-  const EngineCounters& counters_ = session_.counters;
   LiveTensor* tensor_ = session_.tensor();
 };
 
@@ -135,12 +134,6 @@ TEST_F(TensorMoverTest, AfterTenSecondsTheLogNamesTheDriveThatDoesNotAnswer) {
   session_.expect_content(*tensor_);
 }
 
-TEST_F(TensorMoverTest, NothingHasArrivedAtFirst) {
-  EXPECT_TRUE(mover_.is_idle());
-  EXPECT_FALSE(mover_.take_arrivals());
-  EXPECT_FALSE(mover_.order_after_arrival(*tensor_));
-}
-
 TEST_F(TensorMoverTest, AReadTakesTheCopyOfTheHostTier) {
   for (const plan::Tier tier : {plan::Tier::kSsd, plan::Tier::kHost}) {
     ++tensor_->uses.pin_count;  // it stays
@@ -177,14 +170,6 @@ class LateReadTest : public TensorMoverTest {
   }
 };
 
-TEST_F(LateReadTest, IsResidentBeforeItsEnd) {
-  EXPECT_TRUE(tensor_->transfer.is_copy_pending);
-  EXPECT_FALSE(mover_.is_idle());
-  session_.expect_content(*tensor_);
-  session_.wait_until_idle();
-  EXPECT_FALSE(tensor_->transfer.is_copy_pending);
-}
-
 TEST_F(LateReadTest, AnotherStreamWaitsForItsBytes) {
   testing::TestDevice& compute = *session_.compute;
   void* stream = compute.other_stream();
@@ -194,14 +179,6 @@ TEST_F(LateReadTest, AnotherStreamWaitsForItsBytes) {
   ASSERT_TRUE(device_.order_after(device_.record_on(stream)).ok());
   compute.expect(tensor_->memory, kUnitBytes, 99, tensor_->id);
   ASSERT_TRUE(device_.wait(device_.record()).ok());
-}
-
-TEST_F(LateReadTest, AFailureStays) {
-  ssd_.fail(io::Direction::kRead, "cable");
-  session_.wait_until_idle();
-  EXPECT_EQ(mover_.failure().code(), ErrorCode::kIoError);
-  EXPECT_TRUE(mover_.last_error().ok()) << "it is more than that";
-  EXPECT_EQ(counters_.failed_transfers, 1);
 }
 
 }  // namespace

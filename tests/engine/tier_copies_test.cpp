@@ -134,23 +134,6 @@ TEST_F(TierCopiesTest, AFullTierKeepsTheExtentsOfTransfersUnderWay) {
   EXPECT_TRUE(reserve(t_[1]).ok()) << "it moves on another tier";
 }
 
-TEST_F(TierCopiesTest, ALayoutHasTheCopiesOfThePlan) {
-  open(4);
-  lay_out();
-  ASSERT_EQ(ssd_->laid_out.size(), 1u);
-  EXPECT_EQ(ssd_->laid_out[0].size_bytes, kUnitBytes);
-}
-
-TEST_F(TierCopiesTest, ACopyThatIsThereKeepsItsPlace) {
-  open(4);
-  ASSERT_TRUE(reserve(t_[0]).ok());
-  copy(t_[0]).is_valid = true;
-  const storage::Extent extent = copy(t_[0]).extent;
-  lay_out();
-  EXPECT_TRUE(ssd_->laid_out.empty());
-  EXPECT_EQ(copy(t_[0]).extent, extent);
-}
-
 TEST_F(TierCopiesTest, ALayoutReclaimsStaleCopies) {
   open(4);
   ASSERT_TRUE(reserve(t_[1]).ok());

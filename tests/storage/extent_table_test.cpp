@@ -52,31 +52,6 @@ TEST_F(ExtentTableTest, WhatIsInUseIsNotReleased) {
   EXPECT_THROW(table_.release(extent), InvariantError);
 }
 
-TEST_F(ExtentTableTest, AnExtentOfAForgottenLayoutIsReleasedLikeAnyOther) {
-  ASSERT_TRUE(table_.lay_out(std::vector<PlannedCopy>{{6 * kMiB, 0, 10}}).ok());
-  const Extent extent = *table_.reserve_planned(0);
-  ASSERT_TRUE(table_.lay_out({}).ok());
-  EXPECT_FALSE(table_.reserve_planned(0).has_value());
-  EXPECT_EQ(table_.find(extent)->planned_copy, -1);
-  EXPECT_FALSE(table_.reserve(12 * kMiB).ok()) << "its bytes are not free yet";
-  table_.release(extent);
-  EXPECT_TRUE(table_.reserve(16 * kMiB).ok());
-}
-
-TEST_F(ExtentTableTest, CountersFollow) {
-  const std::vector<PlannedCopy> copies = {{2 * kMiB, 0, 10}, {2 * kMiB, 10, 20}};
-  ASSERT_TRUE(table_.lay_out(copies).ok());
-  EXPECT_EQ(counters().laid_out_bytes, 2 * kMiB);
-  const Extent first = *table_.reserve_planned(0);
-  EXPECT_FALSE(table_.reserve_planned(1).has_value()) << "the first is still there";
-  EXPECT_EQ(counters().displaced_count, 1);
-  table_.release(first);
-  EXPECT_TRUE(table_.reserve_planned(1).has_value());
-  EXPECT_EQ(counters().capacity_bytes, 16 * kMiB);
-  EXPECT_EQ(counters().reserved_bytes, 2 * kMiB);
-  EXPECT_EQ(counters().reserved_peak_bytes, 2 * kMiB);
-}
-
 TEST_F(ExtentTableTest, AFailureTellsWhatIsFreeAndWhatThePlanKeeps) {
   ASSERT_TRUE(table_.lay_out(std::vector<PlannedCopy>{{10 * kMiB, 0, 10}}).ok());
   const Status status = table_.reserve(12 * kMiB).status();

@@ -128,14 +128,6 @@ TEST_F(SsdStoreTest, TheFileIsPreallocatedAndOurs) {
   EXPECT_TRUE(fcntl(file->fd(), F_GETFD) & FD_CLOEXEC);
 }
 
-TEST_F(SsdStoreTest, OtherFilesAreNotTouched) {
-  std::ofstream(directory_.path() / ".teraio-1-00000000") << "somebody else's";
-  { ASSERT_TRUE(open({directory_.path()}).ok()); }
-  std::string text;
-  std::getline(std::ifstream(directory_.path() / ".teraio-1-00000000"), text);
-  EXPECT_EQ(text, "somebody else's");
-}
-
 TEST_F(SsdStoreTest, NothingIsLeftAfterKill) {
   const pid_t child = fork();
   if (child == 0) {
