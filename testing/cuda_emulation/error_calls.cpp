@@ -32,38 +32,23 @@ cudaError_t cudaPeekAtLastError() {
 }
 
 const char* cudaGetErrorName(cudaError_t error) {
-  switch (error) {
-    case cudaSuccess:
-      return "cudaSuccess";
-    case cudaErrorInvalidValue:
-      return "cudaErrorInvalidValue";
-    case cudaErrorMemoryAllocation:
-      return "cudaErrorMemoryAllocation";
-    case cudaErrorNotReady:
-      return "cudaErrorNotReady";
-    case cudaErrorInvalidDevice:
-      return "cudaErrorInvalidDevice";
-    case cudaErrorInvalidResourceHandle:
-      return "cudaErrorInvalidResourceHandle";
-    case cudaErrorLaunchFailure:
-      return "cudaErrorLaunchFailure";
-    case cudaErrorHostMemoryAlreadyRegistered:
-      return "cudaErrorHostMemoryAlreadyRegistered";
-    case cudaErrorHostMemoryNotRegistered:
-      return "cudaErrorHostMemoryNotRegistered";
-    case cudaErrorNotSupported:
-      return "cudaErrorNotSupported";
-    case cudaErrorIllegalState:
-      return "cudaErrorIllegalState";
-    case cudaErrorCapturedEvent:
-      return "cudaErrorCapturedEvent";
-    case cudaErrorStreamCaptureUnsupported:
-      return "cudaErrorStreamCaptureUnsupported";
-    case cudaErrorStreamCaptureInvalidated:
-      return "cudaErrorStreamCaptureInvalidated";
-    default:
-      return "an error that the emulation does not give";
-  }
+#define TERAIO_NAMED(name) \
+  if (error == name) return #name;
+  TERAIO_NAMED(cudaSuccess)
+  TERAIO_NAMED(cudaErrorInvalidValue)
+  TERAIO_NAMED(cudaErrorMemoryAllocation)
+  TERAIO_NAMED(cudaErrorNotReady)
+  TERAIO_NAMED(cudaErrorInvalidDevice)
+  TERAIO_NAMED(cudaErrorInvalidResourceHandle)
+  TERAIO_NAMED(cudaErrorLaunchFailure)
+  TERAIO_NAMED(cudaErrorHostMemoryAlreadyRegistered)
+  TERAIO_NAMED(cudaErrorHostMemoryNotRegistered)
+  TERAIO_NAMED(cudaErrorNotSupported)
+  TERAIO_NAMED(cudaErrorIllegalState)
+  TERAIO_NAMED(cudaErrorCapturedEvent)
+  TERAIO_NAMED(cudaErrorStreamCaptureUnsupported)
+  TERAIO_NAMED(cudaErrorStreamCaptureInvalidated)
+  return "an error that the emulation does not give";
 }
 
 const char* cudaGetErrorString(cudaError_t error) {
