@@ -5,7 +5,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <mutex>
 #include <vector>
 

@@ -5,8 +5,6 @@
 #include <fstream>
 #include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "base/json_file.h"
 #include "testing/scratch_directory.h"
@@ -14,7 +12,6 @@
 namespace teraio {
 namespace {
 
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 

@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "base/log.h"

@@ -8,7 +8,6 @@ namespace teraio::engine {
 namespace {
 
 using testing::EngineSession;
-using testing::kUnitBytes;
 using testing::PlannedProgram;
 using testing::SessionOptions;
 using testing::Tensors;

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <xxhash.h>
 
-#include <cstdlib>
 #include <iostream>
 #include <random>
 #include <string>

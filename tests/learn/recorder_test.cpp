@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <string_view>
 #include <vector>
 
 #include "iteration/signature.h"

@@ -10,7 +10,6 @@ namespace teraio::plan {
 namespace {
 
 using testing::drop;
-using ::testing::HasSubstr;
 using testing::machine;
 using testing::offload;
 using testing::op;

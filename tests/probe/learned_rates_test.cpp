@@ -6,7 +6,6 @@ namespace teraio::probe {
 namespace {
 
 using storage::DriveCounters;
-using storage::LoadedRates;
 
 constexpr int32_t kEnough = 3;
 

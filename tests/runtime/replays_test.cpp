@@ -20,7 +20,6 @@ using testing::kUnitBytes;
 using testing::RuntimeSession;
 using testing::RuntimeSessionOptions;
 using testing::Tensors;
-using testing::Trainee;
 
 RuntimeSessionOptions discarding(int64_t budget_units = 100) {
   RuntimeSessionOptions options;

@@ -16,7 +16,6 @@ namespace teraio::runtime {
 namespace {
 
 using testing::kUnitBytes;
-using testing::MakePlan;
 using testing::RuntimeSession;
 using testing::RuntimeSessionOptions;
 using testing::Tensors;

@@ -18,13 +18,11 @@ namespace teraio::storage {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using testing::LoopDrive;
 using testing::PageMemory;
 using testing::ScratchDirectory;
 using testing::StoreSession;
-using testing::Submitted;
 
 class RealFaults : public ::testing::Test {
  protected:

@@ -1,6 +1,5 @@
 // GPUDirect Storage with segments of device memory that are registered with cuFile, for which a
 // stand-in is used.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
