@@ -2,29 +2,16 @@
 
 #include <algorithm>
 #include <limits>
+#include <queue>
+#include <utility>
 
 namespace teraio::planner {
 namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
-// A heap of tensors by the time of their next event, the latest on top. Entries can be outdated.
-class Latest {
- public:
-  void push(int64_t time, int32_t item) {
-    heap_.emplace_back(time, item);
-    std::push_heap(heap_.begin(), heap_.end());
-  }
-  bool empty() const { return heap_.empty(); }
-  std::pair<int64_t, int32_t> top() const { return heap_.front(); }
-  void pop() {
-    std::pop_heap(heap_.begin(), heap_.end());
-    heap_.pop_back();
-  }
-
- private:
-  std::vector<std::pair<int64_t, int32_t>> heap_;
-};
+// Tensors by the time of their next event, the latest on top. Entries can be outdated.
+using Latest = std::priority_queue<std::pair<int64_t, int32_t>>;
 
 // Counts reads, forwards in time: evicts the tensor with the farthest next use.
 class ReadCounter {
@@ -66,7 +53,7 @@ class ReadCounter {
     device_bytes_ += index_.size_bytes[tensor];
     next_use_[tensor] = use_time(tensor);
     wrap(tensor);
-    latest_.push(next_use_[tensor], tensor);
+    latest_.emplace(next_use_[tensor], tensor);
   }
 
   // After its last use, the next use of a persistent tensor is its first one.
@@ -110,7 +97,7 @@ class ReadCounter {
     ++use_position_[tensor];
     next_use_[tensor] = use_time(tensor);
     wrap(tensor);
-    latest_.push(next_use_[tensor], tensor);
+    latest_.emplace(next_use_[tensor], tensor);
   }
 
   void release(trace::TensorIndex tensor) {
@@ -176,7 +163,7 @@ class WriteCounter {
 
   void find_making(trace::TensorIndex tensor, int64_t before) {
     made_at_[tensor] = last_write(tensor, before);
-    earliest_.push(-made_at_[tensor], tensor);
+    earliest_.emplace(-made_at_[tensor], tensor);
   }
 
   // Returns the last op before `before` that writes the tensor; the earliest possible time when
@@ -212,7 +199,7 @@ class WriteCounter {
         if (bytes == here) earliest_.pop();
       }
     }
-    for (trace::TensorIndex tensor : deferred_) earliest_.push(-made_at_[tensor], tensor);
+    for (trace::TensorIndex tensor : deferred_) earliest_.emplace(-made_at_[tensor], tensor);
   }
 
   bool is_active(trace::OpIndex op, trace::TensorIndex tensor) const {
