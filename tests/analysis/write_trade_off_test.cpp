@@ -2,12 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
+#include "planner/planned_case.h"
 #include "simulate/scenario.h"
 #include "testing/generated_trace.h"
-#include "testing/test_files.h"
-#include "trace/trace_file.h"
 
 namespace teraio::analysis {
 namespace {
@@ -33,14 +30,10 @@ TEST(WriteTradeOff, AllFitsNothingToTrade) {
 }
 
 TEST(WriteTradeOff, OfAVisionTransformer) {
-  const std::filesystem::path traces = testing::test_data("traces");
-  const Result<trace::Trace> trace = trace::read_trace(traces / "VIT-1280.json.gz");
-  const Result<hardware::Hardware> hardware = hardware::read_hardware(traces / "a100_g10.json");
-  ASSERT_TRUE(trace.ok() && hardware.ok());
-  plan::Limits drives_only;
-  drives_only.host_limit_bytes = 0;
-  const auto curve =
-      write_trade_off(*trace, {*hardware, drives_only}, {.recompute = planner::Recompute::kOff}, 4);
+  PlannedCase given = case_of("VIT-1280", "a100_g10");
+  given.limits.host_limit_bytes = 0;
+  const auto curve = write_trade_off(given.trace, {given.hardware, given.limits},
+                                     {.recompute = planner::Recompute::kOff}, 4);
   ASSERT_TRUE(curve.ok()) << curve.status().message();
   EXPECT_GE(curve->size(), 3);
   expect_curve(*curve);

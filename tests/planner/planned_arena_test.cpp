@@ -9,11 +9,7 @@
 
 #include "base/units.h"
 #include "device/arena.h"
-#include "hardware/hardware.h"
-#include "planner/planner.h"
-#include "simulate/simulator.h"
-#include "testing/test_files.h"
-#include "trace/trace_file.h"
+#include "planner/planned_case.h"
 #include "trace/trace_index.h"
 
 namespace teraio::planner {
@@ -52,15 +48,14 @@ struct MemoryEvent {
 // One simulated step, which repeats.
 class PlannedStep {
  public:
-  PlannedStep(const trace::Trace& trace, const hardware::Hardware& hardware)
-      : index_(trace), busy_(index_.tensor_count()) {
-    const auto made = plan(trace, hardware, {}, {.recompute = Recompute::kOff});
-    const auto run = simulate::simulate(trace, hardware, {}, *made);
-    step_ns_ = run->step_ns;
-    peak_bytes_ = run->device_peak_bytes;
+  explicit PlannedStep(const testing::PlannedCase& given)
+      : index_(given.trace), busy_(index_.tensor_count()) {
+    const simulate::Run run = given.run({.recompute = Recompute::kOff});
+    step_ns_ = run.step_ns;
+    peak_bytes_ = run.device_peak_bytes;
     for (trace::OpIndex op = 0; op < static_cast<trace::OpIndex>(index_.op_count()); ++op)
-      add_op(op, run->op_start_ns[op]);
-    for (const simulate::TransferRecord& transfer : run->transfers) add_transfer(transfer);
+      add_op(op, run.op_start_ns[op]);
+    for (const simulate::TransferRecord& transfer : run.transfers) add_transfer(transfer);
     std::stable_sort(events_.begin(), events_.end());
   }
 
@@ -225,12 +220,7 @@ struct TraceInArena {
 class PlannedArenaTest : public ::testing::TestWithParam<TraceInArena> {};
 
 TEST_P(PlannedArenaTest, NothingIsRefusedAndLittleMoves) {
-  const auto trace =
-      trace::read_trace(testing::test_data(std::string("traces/") + GetParam().trace + ".json.gz"));
-  const auto hardware = hardware::read_hardware(
-      testing::test_data(std::string("traces/") + GetParam().hardware + ".json"));
-  ASSERT_TRUE(trace.ok() && hardware.ok());
-  const PlannedStep step(*trace, *hardware);
+  const PlannedStep step(testing::case_of(GetParam().trace, GetParam().hardware));
   const auto peak_bytes = static_cast<double>(step.peak_bytes());
   PlannedArena arena(step, static_cast<int64_t>((1 + kHeadroom) * peak_bytes));
   for (int i = 0; i < kIterations; ++i) {

@@ -4,33 +4,27 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <limits>
 
 #include "plan/scenario.h"
-#include "plan/validator.h"
+#include "planner/planned_case.h"
 #include "planner/search_config.h"
-#include "simulate/simulator.h"
 #include "testing/generated_trace.h"
-#include "testing/test_files.h"
 
 namespace teraio::planner {
 namespace {
 
+using testing::case_of;
 using ::testing::HasSubstr;
 using testing::machine;
+using testing::PlannedCase;
 
 constexpr PlannerOptions kOnlyMoves = {.recompute = Recompute::kOff};
 
 plan::Plan planned(const trace::Trace& trace, const hardware::Hardware& hardware,
                    const plan::Limits& limits = {}, const PlannerOptions& options = kOnlyMoves) {
-  const Result<plan::Plan> result = plan(trace, hardware, limits, options);
-  EXPECT_TRUE(result.ok()) << result.status().message();
-  if (!result.ok()) return {};
-  const Status valid = validate_plan(*result, trace, hardware, limits);
-  EXPECT_TRUE(valid.ok()) << valid.message();
-  return *result;
+  return PlannedCase{trace, hardware, limits}.planned(options);
 }
 
 int64_t written_bytes(const plan::Plan& plan, const trace::Trace& trace) {
@@ -128,20 +122,16 @@ TEST(Planner, NeedsRoomOnATierForWhatIsNotUsedAnyMore) {
 //   Y   100       r   .        .
 //   A  `a`            W        r
 //   B  `b`                     W
-struct Burst {
-  trace::Trace trace;
-  hardware::Hardware hardware = machine(300);
-};
-
-Burst burst(int64_t a_bytes, int64_t b_bytes, double duplex) {
+PlannedCase burst(int64_t a_bytes, int64_t b_bytes, double duplex) {
   using testing::op;
   using testing::tensor;
-  Burst burst{{"burst",
-               "modelled",
-               {tensor(1, 100, true), tensor(2, 100, true), tensor(3, a_bytes, false),
-                tensor(4, b_bytes, false)},
-               {op({}, {0}, {}, 1), op({1}, {}, {}, 1), op({}, {2}, {}, 1'000),
-                op({2}, {3}, {2, 3}, 1'000)}}};
+  PlannedCase burst{{"burst",
+                     "modelled",
+                     {tensor(1, 100, true), tensor(2, 100, true), tensor(3, a_bytes, false),
+                      tensor(4, b_bytes, false)},
+                     {op({}, {0}, {}, 1), op({1}, {}, {}, 1), op({}, {2}, {}, 1'000),
+                      op({2}, {3}, {2, 3}, 1'000)}},
+                    machine(300)};
   burst.hardware.drives[0].duplex = duplex;
   return burst;
 }
@@ -151,13 +141,13 @@ struct PlannedBurst {
   int64_t step_ns = 0;
 };
 
-PlannedBurst planned_burst(const Burst& burst) {
-  const plan::Plan plan = planned(burst.trace, burst.hardware);
+PlannedBurst planned_burst(const PlannedCase& burst) {
+  const plan::Plan plan = burst.planned(kOnlyMoves);
   PlannedBurst result;
   EXPECT_EQ(written_bytes(plan, burst.trace), 100);
   for (const plan::Migration& migration : plan.migrations)
     if (migration.action == plan::Action::kOffload) result.write_op = migration.trigger_op;
-  result.step_ns = simulate::simulate(burst.trace, burst.hardware, {}, plan)->step_ns;
+  result.step_ns = burst.run_of(plan).step_ns;
   return result;
 }
 
@@ -195,45 +185,23 @@ struct TraceOnMachine {
   double fast;  // fraction of ideal that kFast reaches at least
 };
 
-class RealTraces : public ::testing::TestWithParam<TraceOnMachine> {
- protected:
-  void SetUp() override {
-    const std::string name = GetParam().trace;
-    Result<trace::Trace> trace =
-        trace::read_trace(testing::test_data("traces/" + name + ".json.gz"));
-    Result<hardware::Hardware> hardware = hardware::read_hardware(
-        testing::test_data("traces/" + std::string(GetParam().hardware) + ".json"));
-    ASSERT_TRUE(trace.ok() && hardware.ok());
-    trace_ = *trace;
-    hardware_ = *hardware;
-  }
-  double fraction_of_ideal(const plan::Plan& plan) const {
-    const Result<teraio::simulate::Run> run = simulate::simulate(trace_, hardware_, {}, plan);
-    EXPECT_TRUE(run.ok()) << run.status().message();
-    return run.ok() ? static_cast<double>(run->ideal_ns) / static_cast<double>(run->step_ns) : 0;
-  }
-
-  trace::Trace trace_;
-  hardware::Hardware hardware_;
-};
+class RealTraces : public ::testing::TestWithParam<TraceOnMachine> {};
 
 TEST_P(RealTraces, FastPlansBeatAlgorithm1AndComeBackTheSame) {
-  const plan::Plan ours = planned(trace_, hardware_);
-  const double fraction = fraction_of_ideal(ours);
+  const PlannedCase given = case_of(GetParam().trace, GetParam().hardware);
+  const plan::Plan ours = given.planned(kOnlyMoves);
+  const double fraction = fraction_of_ideal(given.run_of(ours));
   EXPECT_GE(fraction, GetParam().fast);
-  PlannerOptions options;
-  options.policy = Policy::kAlgorithm1;
-  const plan::Plan theirs = planned(trace_, hardware_, {}, options);
-  EXPECT_GT(fraction, fraction_of_ideal(theirs));
+  EXPECT_GT(fraction, fraction_of_ideal(given.run({.policy = Policy::kAlgorithm1})));
   const auto path = std::filesystem::path(::testing::TempDir()) / "plan.json.gz";
-  ASSERT_TRUE(write_plan(ours, trace_, path).ok());
-  const Result<plan::Plan> copy = plan::read_plan(path, trace_);
+  ASSERT_TRUE(write_plan(ours, given.trace, path).ok());
+  const Result<plan::Plan> copy = plan::read_plan(path, given.trace);
   ASSERT_TRUE(copy.ok()) << copy.status().message();
   EXPECT_EQ(*copy, ours);
   // Long traces and busy machines: the work of a fast plan does not depend on the clock.
   PlannerOptions hurried = kOnlyMoves;
   hurried.time_limit_ns = 1;
-  EXPECT_EQ(planned(trace_, hardware_, {}, hurried), ours);
+  EXPECT_EQ(given.planned(hurried), ours);
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, RealTraces,
@@ -243,14 +211,9 @@ INSTANTIATE_TEST_SUITE_P(Files, RealTraces,
                                            TraceOnMachine{"Inceptionv3-1536", "a100_g10", .994}));
 
 TEST(Planner, ThousandsOfGigabytesAreWrittenOnlyOnce) {
-  const Result<trace::Trace> trace = trace::read_trace(testing::test_data("traces/l70.json.gz"));
-  const Result<hardware::Hardware> hardware =
-      hardware::read_hardware(testing::test_data("traces/h100_ssd.json"));
-  ASSERT_TRUE(trace.ok() && hardware.ok());
-  PlannerOptions options = kOnlyMoves;
-  const int64_t ours = written_bytes(planned(*trace, *hardware, {}, options), *trace);
-  options.policy = Policy::kAlgorithm1;
-  const int64_t theirs = written_bytes(planned(*trace, *hardware, {}, options), *trace);
+  const PlannedCase given = case_of("l70", "h100_ssd");
+  const int64_t ours = written_bytes(given.planned(kOnlyMoves), given.trace);
+  const int64_t theirs = written_bytes(given.planned({.policy = Policy::kAlgorithm1}), given.trace);
   EXPECT_LE(static_cast<double>(ours), 0.65 * static_cast<double>(theirs));
 }
 
@@ -262,14 +225,8 @@ TEST_P(Generated, PlansOfAllKindsAreValidAndRun) {
   options.op_count = random.scaled(1, 400);
   options.persistent_count = random.between(0, 12);
   const trace::Trace trace = testing::generated_trace(GetParam(), options);
-  const hardware::Hardware hardware = testing::generated_hardware(GetParam(), trace);
-  for (Policy policy : {Policy::kTeraio, Policy::kAlgorithm1}) {
-    PlannerOptions planner_options;
-    planner_options.policy = policy;
-    const plan::Plan plan = planned(trace, hardware, {}, planner_options);
-    const Result<teraio::simulate::Run> run = simulate::simulate(trace, hardware, {}, plan);
-    EXPECT_TRUE(run.ok()) << run.status().message();
-  }
+  const PlannedCase given{trace, testing::generated_hardware(GetParam(), trace)};
+  for (Policy policy : {Policy::kTeraio, Policy::kAlgorithm1}) given.run({.policy = policy});
 }
 
 TEST_P(Generated, AWriteBudgetIsKeptOrRefused) {
@@ -288,40 +245,21 @@ TEST_P(Generated, AWriteBudgetIsKeptOrRefused) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, Generated, ::testing::Range<uint64_t>(0, 60));
 
-struct Machine {
-  Machine(const char* trace_name, const char* hardware_name)
-      : trace(*trace::read_trace(testing::test_data("traces") /
-                                 (trace_name + std::string(".json.gz")))),
-        hardware(*hardware::read_hardware(testing::test_data("traces") /
-                                          (hardware_name + std::string(".json")))) {}
-  int64_t step_ns(const PlannerOptions& options) const {
-    return simulate::simulate(trace, hardware, {}, planned(trace, hardware, {}, options))->step_ns;
-  }
-
-  trace::Trace trace;
-  hardware::Hardware hardware;
-};
-
 // Machines whose host memory is full and whose drives write slowly: states, which pass once in a
 // step, rest on the drives.
 TEST(Planner, ScarceHostMemoryGoesToWhatPassesMostOften) {
-  const Machine machine("l8bf_16k", "rtx4090_64");
-  const plan::Plan plan = planned(machine.trace, machine.hardware, {}, {});
-  const Result<teraio::simulate::Run> run =
-      simulate::simulate(machine.trace, machine.hardware, {}, plan);
-  ASSERT_TRUE(run.ok()) << run.status().message();
-  EXPECT_GE(fraction_of_ideal(*run), 0.22);  // .187 where relief alone chooses the tier
+  const PlannedCase given = case_of("l8bf_16k", "rtx4090_64");
+  EXPECT_GE(fraction_of_ideal(given.run()), 0.22);  // .187 where relief alone chooses the tier
 }
 
 // A search whose writes all have their full price ends at .743 of ideal. This one has a better plan
 // after a tenth of its time, so that the test holds on slow machines.
 TEST(Planner, BestEffortWritesWhereChannelsAreIdle) {
-  const Machine machine("VIT-1280", "a100_g10_half");
-  const double ideal_ns = static_cast<double>(trace::TraceIndex(machine.trace).ideal_ns);
-  const int64_t best_ns = machine.step_ns(
+  const PlannedCase given = case_of("VIT-1280", "a100_g10_half");
+  const simulate::Run best = given.run(
       {.effort = Effort::kBest, .recompute = Recompute::kOff, .time_limit_ns = 3'000'000'000});
-  EXPECT_GT(ideal_ns / static_cast<double>(best_ns), 0.75);
-  EXPECT_LT(best_ns, machine.step_ns(kOnlyMoves));
+  EXPECT_GT(fraction_of_ideal(best), 0.75);
+  EXPECT_LT(best.step_ns, given.step_ns(kOnlyMoves));
 }
 
 TEST(Planner, BestEffortEndsWithoutATimeLimit) {
@@ -333,18 +271,16 @@ TEST(Planner, BestEffortEndsWithoutATimeLimit) {
 }
 
 TEST(Planner, OneThreadMakesThePlanOfTwo) {
-  const Machine machine("VIT-1280", "a100_g10_half");
-  EXPECT_EQ(planned(machine.trace, machine.hardware, {}, {.uses_one_thread = true}),
-            planned(machine.trace, machine.hardware, {}, {}));
+  const PlannedCase given = case_of("VIT-1280", "a100_g10_half");
+  EXPECT_EQ(given.planned({.uses_one_thread = true}), given.planned());
 }
 
 TEST(Planner, AStoppedSearchEndsWithALegalPlan) {
-  const Machine machine("VIT-1280", "a100_g10_half");
   const std::atomic<bool> stop = true;
-  planned(machine.trace, machine.hardware, {},
-          {.effort = Effort::kBest,
-           .time_limit_ns = std::numeric_limits<int64_t>::max() / 2,
-           .stop = &stop});
+  case_of("VIT-1280", "a100_g10_half")
+      .planned({.effort = Effort::kBest,
+                .time_limit_ns = std::numeric_limits<int64_t>::max() / 2,
+                .stop = &stop});
 }
 
 TEST(Planner, DrawnConfigurationsAreTheSameInEveryRunAndDiffer) {

@@ -3,22 +3,19 @@
 
 #include <algorithm>
 
-#include "plan/validator.h"
 #include "planner/bounds.h"
-#include "planner/planner.h"
+#include "planner/planned_case.h"
 #include "planner/policies/baselines.h"
-#include "simulate/simulator.h"
 #include "testing/generated_trace.h"
-#include "trace/trace_file.h"
 #include "trace/trace_index.h"
 
 namespace teraio::planner {
 namespace {
 
-struct Case {
+struct Case : testing::PlannedCase {
   explicit Case(uint64_t seed) : Case(seed, options_of(seed)) {}
   Case(uint64_t seed, const testing::GeneratedTraceOptions& options)
-      : trace(testing::generated_trace(seed, options)) {
+      : PlannedCase{testing::generated_trace(seed, options), {}} {
     hardware = testing::generated_hardware(seed, trace);
   }
 
@@ -32,13 +29,17 @@ struct Case {
     return options;
   }
 
-  Result<teraio::simulate::Run> simulated(const plan::Plan& plan) const {
-    return simulate::simulate(trace, hardware, limits, plan);
+  Result<plan::Plan> baseline(Baseline baseline) const {
+    return plan_baseline(baseline, trace, hardware, limits);
   }
-
-  trace::Trace trace;
-  hardware::Hardware hardware;
-  plan::Limits limits;
+  // It is legal, no faster than the bound, and fits.
+  simulate::Run expect_within_limits(const Result<plan::Plan>& plan, int64_t bound_ns) const {
+    simulate::Run run = run_of(valid(plan));
+    EXPECT_GE(run.step_ns, bound_ns);
+    EXPECT_LE(run.device_peak_bytes, hardware.device_memory_bytes);
+    EXPECT_LE(run.host_peak_bytes, hardware.host.capacity_bytes);
+    return run;
+  }
 };
 
 class Properties : public ::testing::TestWithParam<uint64_t> {};
@@ -52,70 +53,44 @@ TEST_P(Properties, EveryPolicyValidatesRunsAndRespectsTheBound) {
   const StepBounds bounds = lower_bounds(given.trace, given.hardware, given.limits, 16);
   for (Baseline baseline : all_baselines()) {
     SCOPED_TRACE(to_string(baseline));
-    const Result<plan::Plan> plan =
-        plan_baseline(baseline, given.trace, given.hardware, given.limits);
+    const Result<plan::Plan> plan = given.baseline(baseline);
     if (!plan.ok()) {  // what these keep on the device may not fit, nor what they move in the host
       EXPECT_TRUE(baseline == Baseline::kZeroOffload || baseline == Baseline::kActivationsOnly)
           << plan.status().message();
       continue;
     }
-    const Status valid = validate_plan(*plan, given.trace, given.hardware, given.limits);
-    EXPECT_TRUE(valid.ok()) << valid.message();
-    const Result<teraio::simulate::Run> run = given.simulated(*plan);
-    ASSERT_TRUE(run.ok()) << run.status().message();
-    EXPECT_GE(run->step_ns, bounds.best_ns());
-    EXPECT_LE(run->device_peak_bytes, given.hardware.device_memory_bytes);
-    EXPECT_LE(run->host_peak_bytes, given.hardware.host.capacity_bytes);
+    given.expect_within_limits(plan, bounds.best_ns());
   }
-}
-
-// With both efforts.
-std::vector<Result<plan::Plan>> plans_of_ours(const Case& given) {
-  return {plan(given.trace, given.hardware, given.limits),
-          plan(given.trace, given.hardware, given.limits, {.effort = Effort::kBest})};
 }
 
 TEST_P(Properties, OursNeverBeatsTheBoundNorLosesToOnDemand) {
   const Case given(GetParam());
-  const Result<plan::Plan> on_demand =
-      plan_baseline(Baseline::kOnDemandFarthest, given.trace, given.hardware, given.limits);
-  ASSERT_TRUE(on_demand.ok()) << on_demand.status().message();
-  const Result<teraio::simulate::Run> demand_run = given.simulated(*on_demand);
-  ASSERT_TRUE(demand_run.ok()) << demand_run.status().message();
+  const simulate::Run on_demand =
+      given.run_of(given.valid(given.baseline(Baseline::kOnDemandFarthest)));
   const int64_t bound_ns = lower_bounds(given.trace, given.hardware, given.limits, 16).best_ns();
-  for (const Result<plan::Plan>& ours : plans_of_ours(given)) {
-    ASSERT_TRUE(ours.ok()) << ours.status().message();
-    const Status valid = validate_plan(*ours, given.trace, given.hardware, given.limits);
-    EXPECT_TRUE(valid.ok()) << valid.message();
-    const Result<teraio::simulate::Run> run = given.simulated(*ours);
-    ASSERT_TRUE(run.ok()) << run.status().message();
-    EXPECT_GE(run->step_ns, bound_ns);
-    EXPECT_LE(run->step_ns, demand_run->step_ns);
-    EXPECT_LE(run->device_peak_bytes, given.hardware.device_memory_bytes);
-    EXPECT_LE(run->host_peak_bytes, given.hardware.host.capacity_bytes);
+  for (const Effort effort : {Effort::kFast, Effort::kBest}) {
+    const Result<plan::Plan> ours =
+        plan(given.trace, given.hardware, given.limits, {.effort = effort});
+    EXPECT_LE(given.expect_within_limits(ours, bound_ns).step_ns, on_demand.step_ns);
   }
 }
 
 // Time that ops run or wait is the whole step, and what a plan moves is what the channels carry.
 TEST_P(Properties, RunsAddUp) {
   const Case given(GetParam());
-  const Result<plan::Plan> plan =
-      plan_baseline(Baseline::kZeroInfinity, given.trace, given.hardware, given.limits);
-  ASSERT_TRUE(plan.ok()) << plan.status().message();
-  const Result<teraio::simulate::Run> run = given.simulated(*plan);
-  ASSERT_TRUE(run.ok()) << run.status().message();
+  const simulate::Run run = given.run_of(given.valid(given.baseline(Baseline::kZeroInfinity)));
   int64_t stalled_ns = 0;
-  for (const auto& [cause, stall_ns] : run->stall_by_cause_ns) stalled_ns += stall_ns;
-  EXPECT_EQ(stalled_ns, run->stall_ns);
-  EXPECT_EQ(run->step_ns, run->ideal_ns + run->stall_ns);
-  ASSERT_EQ(run->op_start_ns.size(), given.trace.ops.size());
-  for (size_t k = 1; k < run->op_start_ns.size(); ++k)
-    EXPECT_GE(run->op_start_ns[k], run->op_start_ns[k - 1] + given.trace.ops[k - 1].duration_ns);
+  for (const auto& [cause, stall_ns] : run.stall_by_cause_ns) stalled_ns += stall_ns;
+  EXPECT_EQ(stalled_ns, run.stall_ns);
+  EXPECT_EQ(run.step_ns, run.ideal_ns + run.stall_ns);
+  ASSERT_EQ(run.op_start_ns.size(), given.trace.ops.size());
+  for (size_t k = 1; k < run.op_start_ns.size(); ++k)
+    EXPECT_GE(run.op_start_ns[k], run.op_start_ns[k - 1] + given.trace.ops[k - 1].duration_ns);
   int64_t read_bytes = 0;
-  for (const simulate::TransferRecord& record : run->transfers)
+  for (const simulate::TransferRecord& record : run.transfers)
     if (record.action == plan::Action::kPrefetch)
       read_bytes += given.trace.tensors[record.tensor].size_bytes;
-  EXPECT_EQ(read_bytes, run->ssd_bytes_read + run->host_bytes_read);
+  EXPECT_EQ(read_bytes, run.ssd_bytes_read + run.host_bytes_read);
 }
 
 // One migration that is left out, moved, sent elsewhere or turned into another.
@@ -157,13 +132,12 @@ TEST_P(Properties, DamagedPlansAreExecutedOrRefusedWithTheRule) {
   const Case given(GetParam());
   testing::Random random(GetParam() + 3'000);
   for (Baseline baseline : {Baseline::kOnDemandLru, Baseline::kZeroInfinity}) {
-    const Result<plan::Plan> whole =
-        plan_baseline(baseline, given.trace, given.hardware, given.limits);
-    ASSERT_TRUE(whole.ok()) << whole.status().message();
-    for (int i = 0; i < 40 && !whole->migrations.empty(); ++i) {
-      const plan::Plan plan = damaged(*whole, given, random);
+    const plan::Plan whole = given.valid(given.baseline(baseline));
+    for (int i = 0; i < 40 && !whole.migrations.empty(); ++i) {
+      const plan::Plan plan = damaged(whole, given, random);
       const Status valid = validate_plan(plan, given.trace, given.hardware, given.limits);
-      const Result<teraio::simulate::Run> run = given.simulated(plan);
+      const Result<simulate::Run> run =
+          simulate::simulate(given.trace, given.hardware, given.limits, plan);
       if (valid.ok())
         EXPECT_TRUE(run.ok()) << run.status().message();
       else if (!is_about_room(valid))
@@ -205,10 +179,8 @@ TEST(MorePlans, AMachineWithMoreIsHardlyEverSlower) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     const Case less(seed);
     const auto step_ns = [&](const hardware::Hardware& hardware) {
-      const Result<plan::Plan> plan =
-          planner::plan(less.trace, hardware, {}, {.uses_one_thread = true});
-      EXPECT_TRUE(plan.ok()) << plan.status().message();
-      return static_cast<double>(simulate::simulate(less.trace, hardware, {}, *plan)->step_ns);
+      const testing::PlannedCase given{less.trace, hardware};
+      return static_cast<double>(given.step_ns({.uses_one_thread = true}));
     };
     testing::Random random(seed + 4'000);
     const double less_ns = step_ns(less.hardware);
@@ -227,22 +199,12 @@ TEST(LongTraces, ArePlannedSimulatedAndBounded) {
   options.op_count = 20'000;
   options.persistent_count = 50;
   const Case given(3, options);
-  const Result<plan::Plan> paging =
-      plan_baseline(Baseline::kOnDemandFarthest, given.trace, given.hardware, given.limits);
-  ASSERT_TRUE(paging.ok()) << paging.status().message();
-  const Result<teraio::simulate::Run> run = given.simulated(*paging);
-  ASSERT_TRUE(run.ok()) << run.status().message();
   const int64_t bound_ns = lower_bounds(given.trace, given.hardware, given.limits, 2).best_ns();
-  EXPECT_GE(run->step_ns, bound_ns);
-  const Result<plan::Plan> ours = plan(given.trace, given.hardware, given.limits);
-  ASSERT_TRUE(ours.ok()) << ours.status().message();
-  const Status valid = validate_plan(*ours, given.trace, given.hardware, given.limits);
-  EXPECT_TRUE(valid.ok()) << valid.message();
-  EXPECT_GT(ours->migrations.size(), 1000);
-  const Result<teraio::simulate::Run> our_run = given.simulated(*ours);
-  ASSERT_TRUE(our_run.ok()) << our_run.status().message();
-  EXPECT_GE(our_run->step_ns, bound_ns);
-  EXPECT_LE(our_run->step_ns, run->step_ns);
+  const simulate::Run paging =
+      given.expect_within_limits(given.baseline(Baseline::kOnDemandFarthest), bound_ns);
+  const plan::Plan ours = given.planned();
+  EXPECT_GT(ours.migrations.size(), 1000);
+  EXPECT_LE(given.expect_within_limits(ours, bound_ns).step_ns, paging.step_ns);
 }
 
 }  // namespace

@@ -1,20 +1,17 @@
 // What is discarded and made again: candidates, sets, their order, and whole plans.
 #include "planner/replay_search.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
 #include <optional>
 
-#include "plan/validator.h"
+#include "planner/planned_case.h"
 #include "planner/replay_bounds.h"
 #include "planner/replay_candidates.h"
 #include "planner/replay_set.h"
 #include "simulate/scenario.h"
-#include "simulate/simulator.h"
 #include "testing/generated_trace.h"
-#include "testing/test_files.h"
 
 namespace teraio::planner {
 namespace {
@@ -249,27 +246,8 @@ TEST_F(ReplaySetTest, WhatIdleBandwidthCanMoveIsNotMadeAgain) {
 
 // --- Whole plans ---
 
-struct Real {
-  Real(const char* trace_name, const char* hardware_name)
-      : trace(*trace::read_trace(test_data("traces") / (trace_name + std::string(".json.gz")))),
-        hardware(*hardware::read_hardware(test_data("traces") /
-                                          (hardware_name + std::string(".json")))) {}
-
-  teraio::simulate::Run run(const PlannerOptions& options) const {
-    const Result<plan::Plan> planned = plan(trace, hardware, limits, options);
-    EXPECT_TRUE(planned.ok()) << planned.status().message();
-    const Status valid = validate_plan(*planned, trace, hardware, limits);
-    EXPECT_TRUE(valid.ok()) << valid.message();
-    return *simulate::simulate(trace, hardware, limits, *planned);
-  }
-
-  trace::Trace trace;
-  hardware::Hardware hardware;
-  plan::Limits limits;
-};
-
 TEST(Recomputation, HidesWhatNoTransferCan) {
-  const Real l8("l8", "h100_ssd4");
+  const PlannedCase l8 = case_of("l8", "h100_ssd4");
   EXPECT_LT(fraction_of_ideal(l8.run({.recompute = Recompute::kOff})), 0.5);
   EXPECT_GT(fraction_of_ideal(l8.run({.recompute = Recompute::kCheap})), 0.92);
   EXPECT_GT(fraction_of_ideal(l8.run({.recompute = Recompute::kAll})), 0.965);
@@ -307,12 +285,7 @@ trace::Trace layers(bool checkpointed) {
 TEST(Recomputation, IsNoSlowerThanAProgramThatCheckpoints) {
   const hardware::Hardware hardware = round_machine(40'000);
   const auto step_ns = [&](bool checkpointed, Recompute recompute) {
-    const trace::Trace trace = layers(checkpointed);
-    const Result<plan::Plan> planned = plan(trace, hardware, {}, {.recompute = recompute});
-    EXPECT_TRUE(planned.ok()) << planned.status().message();
-    const Status valid = validate_plan(*planned, trace, hardware, {});
-    EXPECT_TRUE(valid.ok()) << valid.message();
-    return simulate::simulate(trace, hardware, {}, *planned)->step_ns;
+    return PlannedCase{layers(checkpointed), hardware}.step_ns({.recompute = recompute});
   };
   const int64_t checkpointed_ns = step_ns(true, Recompute::kOff);
   EXPECT_LT(checkpointed_ns, step_ns(false, Recompute::kOff) / 2);
@@ -321,17 +294,16 @@ TEST(Recomputation, IsNoSlowerThanAProgramThatCheckpoints) {
 
 // Plans by next use need more room, so that the rounds have to find these.
 TEST(Recomputation, HostMemoryThatIsNearlyFullSuffices) {
-  Real gr8("gr8", "h100_ssd4");
+  PlannedCase gr8 = case_of("gr8", "h100_ssd4");
   gr8.hardware.drives.clear();
   gr8.hardware.host.capacity_bytes = 20'000'000'000;
   EXPECT_GT(fraction_of_ideal(gr8.run({})), 0.9);
 }
 
 TEST(Recomputation, SavesWritesWhenAsked) {
-  const Real l8("l8", "h100_ssd");
-  const teraio::simulate::Run fast = l8.run({.recompute = Recompute::kAll});
-  const teraio::simulate::Run lean =
-      l8.run({.recompute = Recompute::kAll, .prefer = Prefer::kWear});
+  const PlannedCase l8 = case_of("l8", "h100_ssd");
+  const simulate::Run fast = l8.run({.recompute = Recompute::kAll});
+  const simulate::Run lean = l8.run({.recompute = Recompute::kAll, .prefer = Prefer::kWear});
   EXPECT_GT(fraction_of_ideal(fast), 0.998);
   EXPECT_GT(fraction_of_ideal(lean), 0.994);
   EXPECT_LT(lean.ssd_bytes_written, 36'000'000'000);
@@ -339,34 +311,32 @@ TEST(Recomputation, SavesWritesWhenAsked) {
 }
 
 TEST(Recomputation, WearIsSparedWithoutReplaysToo) {
-  const Real vit("VIT-1280", "a100_g10");
-  const teraio::simulate::Run fast = vit.run({.recompute = Recompute::kOff});
-  const teraio::simulate::Run lean =
-      vit.run({.recompute = Recompute::kOff, .prefer = Prefer::kWear});
+  const PlannedCase vit = case_of("VIT-1280", "a100_g10");
+  const simulate::Run fast = vit.run({.recompute = Recompute::kOff});
+  const simulate::Run lean = vit.run({.recompute = Recompute::kOff, .prefer = Prefer::kWear});
   EXPECT_TRUE(lean.replays.empty());
   EXPECT_LE(lean.ssd_bytes_written, fast.ssd_bytes_written);
   EXPECT_LE(lean.step_ns, 1.005 * static_cast<double>(fast.step_ns));
 }
 
 TEST(Recomputation, WhatTheHostHoldsWearsNoDrive) {
-  const Real gr8("gr8", "h100_mixed");
+  const PlannedCase gr8 = case_of("gr8", "h100_mixed");
   for (const Recompute recompute : {Recompute::kOff, Recompute::kAll}) {
-    const teraio::simulate::Run run = gr8.run({.recompute = recompute});
+    const simulate::Run run = gr8.run({.recompute = recompute});
     EXPECT_EQ(run.ssd_bytes_written, 0);
     EXPECT_GT(fraction_of_ideal(run), 0.999);
   }
 }
 
 TEST(Recomputation, OfAllIsTheDefault) {
-  const Real vit("VIT-1280", "a100_g10_half");
-  EXPECT_EQ(*plan(vit.trace, vit.hardware, {}, {.recompute = Recompute::kAll}),
-            *plan(vit.trace, vit.hardware, {}));
+  const PlannedCase vit = case_of("VIT-1280", "a100_g10_half");
+  EXPECT_EQ(vit.planned({.recompute = Recompute::kAll}), vit.planned());
 }
 
 TEST(Recomputation, KeepsAWriteBudget) {
-  Real l8("l8", "h100_ssd");
+  PlannedCase l8 = case_of("l8", "h100_ssd");
   l8.limits.write_budget_bytes = 60'000'000'000;
-  const teraio::simulate::Run run = l8.run({.recompute = Recompute::kAll});
+  const simulate::Run run = l8.run({.recompute = Recompute::kAll});
   EXPECT_LE(run.ssd_bytes_written, 60'000'000'000);
   EXPECT_GT(fraction_of_ideal(run), 0.98);
 }
@@ -379,15 +349,10 @@ TEST_P(GeneratedReplays, AreLegalAndNeverSlowerThanNone) {
   trace::Trace trace = generated_trace(GetParam(), options);
   for (size_t k = 0; k < trace.ops.size(); ++k) trace.ops[k].replayable = k % 4 != 0;
   const hardware::Hardware hardware = generated_hardware(GetParam(), trace);
-  const auto step_ns = [&](const PlannerOptions& planner_options) -> int64_t {
-    const Result<plan::Plan> planned = plan(trace, hardware, {}, planner_options);
-    EXPECT_TRUE(planned.ok()) << planned.status().message();
-    const Status valid = validate_plan(*planned, trace, hardware, {});
-    EXPECT_TRUE(valid.ok()) << valid.message();
-    const Result<teraio::simulate::Run> run = simulate::simulate(trace, hardware, {}, *planned);
-    EXPECT_TRUE(run.ok()) << run.status().message();
-    EXPECT_EQ(run->step_ns, run->ideal_ns + run->replay_ns + run->stall_ns);
-    return run->step_ns;
+  const auto step_ns = [&](const PlannerOptions& planner_options) {
+    const simulate::Run run = PlannedCase{trace, hardware}.run(planner_options);
+    EXPECT_EQ(run.step_ns, run.ideal_ns + run.replay_ns + run.stall_ns);
+    return run.step_ns;
   };
   const int64_t off_ns = step_ns({.recompute = Recompute::kOff});
   const double with_replays_ns = static_cast<double>(step_ns({.recompute = Recompute::kAll}));
@@ -411,8 +376,8 @@ TEST_P(ReplaysBesideAnAmpleHost, AreNeverSlowerThanNone) {
   hardware::Hardware hardware = generated_hardware(GetParam(), trace);
   hardware.host = {1'000'000'000'000'000, hardware.device_link};
   const auto step_ns = [&](Recompute recompute) {
-    const plan::Plan planned = *plan(trace, hardware, {}, {.recompute = recompute});
-    return static_cast<double>(simulate::simulate(trace, hardware, {}, planned)->step_ns);
+    const PlannedCase given{trace, hardware};
+    return static_cast<double>(given.step_ns({.recompute = recompute}));
   };
   EXPECT_LE(step_ns(Recompute::kAll), 1.0005 * step_ns(Recompute::kOff));
 }
@@ -456,7 +421,7 @@ TEST_P(GeneratedReplays, DamagedOnesAreExecutedOrRefusedWithTheRule) {
   for (int i = 0; i < 60 && !whole.migrations.empty(); ++i) {
     const plan::Plan broken = damaged(whole, random);
     const Status valid = validate_plan(broken, trace, hardware, {});
-    const Result<teraio::simulate::Run> run = simulate::simulate(trace, hardware, {}, broken);
+    const Result<simulate::Run> run = simulate::simulate(trace, hardware, {}, broken);
     if (valid.ok())
       EXPECT_TRUE(run.ok()) << run.status().message();
     else if (!may_be_executed(valid))

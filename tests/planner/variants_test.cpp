@@ -1,15 +1,8 @@
 // Plans for traces that nothing was tuned on: the real ones in other precisions and sizes.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <string>
-
-#include "plan/validator.h"
 #include "planner/bounds.h"
-#include "planner/planner.h"
-#include "simulate/simulator.h"
-#include "testing/test_files.h"
-#include "trace/trace_file.h"
+#include "planner/planned_case.h"
 
 namespace teraio::planner {
 namespace {
@@ -45,25 +38,13 @@ trace::Trace made_from(trace::Trace trace, const Variant& variant) {
 class Variants : public ::testing::TestWithParam<Variant> {};
 
 TEST_P(Variants, ArePlannedNearTheBoundAndBetterThanByAlgorithm1) {
-  const std::filesystem::path traces = testing::test_data("traces");
-  const Result<trace::Trace> whole =
-      trace::read_trace(traces / (GetParam().trace + std::string(".json.gz")));
-  const Result<hardware::Hardware> hardware =
-      hardware::read_hardware(traces / (GetParam().hardware + std::string(".json")));
-  ASSERT_TRUE(whole.ok() && hardware.ok());
-  const trace::Trace trace = made_from(*whole, GetParam());
-  const auto step_ns = [&](const PlannerOptions& options) {
-    const Result<plan::Plan> planned = plan(trace, *hardware, {}, options);
-    EXPECT_TRUE(planned.ok()) << planned.status().message();
-    const Status valid = validate_plan(*planned, trace, *hardware, {});
-    EXPECT_TRUE(valid.ok()) << valid.message();
-    return static_cast<double>(simulate::simulate(trace, *hardware, {}, *planned)->step_ns);
-  };
-  const double ours_ns = step_ns({.recompute = Recompute::kOff});
-  const auto bound_ns = static_cast<double>(lower_bounds(trace, *hardware, {}).best_ns());
+  testing::PlannedCase given = testing::case_of(GetParam().trace, GetParam().hardware);
+  given.trace = made_from(std::move(given.trace), GetParam());
+  const int64_t ours_ns = given.step_ns({.recompute = Recompute::kOff});
+  const int64_t bound_ns = lower_bounds(given.trace, given.hardware, {}).best_ns();
   EXPECT_GE(ours_ns, bound_ns);
-  EXPECT_LE(ours_ns, 1.07 * bound_ns);
-  EXPECT_LT(ours_ns, step_ns({.policy = Policy::kAlgorithm1}));
+  EXPECT_LE(static_cast<double>(ours_ns), 1.07 * static_cast<double>(bound_ns));
+  EXPECT_LT(ours_ns, given.step_ns({.policy = Policy::kAlgorithm1}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, Variants,

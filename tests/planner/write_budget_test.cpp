@@ -5,12 +5,9 @@
 #include <algorithm>
 
 #include "plan/scenario.h"
-#include "plan/validator.h"
 #include "planner/min_traffic.h"
-#include "planner/planner.h"
-#include "simulate/simulator.h"
+#include "planner/planned_case.h"
 #include "testing/generated_trace.h"
-#include "testing/test_files.h"
 #include "trace/trace_index.h"
 
 namespace teraio::planner {
@@ -43,10 +40,7 @@ TEST(WriteBudget, NothingNeedsToBeWrittenWhenEverythingFits) {
 TEST(WriteBudget, HostMemoryTakesWhatTheDrivesMayNot) {
   const trace::Trace trace = testing::weight_and_activation();
   EXPECT_EQ(*min_write_budget_bytes(trace, machine(149, 40), {}), 0);
-  const hardware::Hardware hardware = machine(149, 40);
-  const Result<plan::Plan> planned = plan(trace, hardware, with_budget(0));
-  ASSERT_TRUE(planned.ok()) << planned.status().message();
-  EXPECT_TRUE(validate_plan(*planned, trace, hardware, with_budget(0)).ok());
+  testing::PlannedCase{trace, machine(149, 40), with_budget(0)}.planned();
 }
 
 TEST(WriteBudget, AFailureThatIsNotTheBudgetsStaysWhatItIs) {
@@ -75,16 +69,8 @@ class WriteBudgets : public ::testing::TestWithParam<uint64_t> {
   }
 
   int64_t written_within(int64_t budget_bytes) const {
-    const plan::Limits limits = with_budget(budget_bytes);
-    const Result<plan::Plan> planned = plan(trace_, hardware_, limits);
-    EXPECT_TRUE(planned.ok()) << planned.status().message();
-    if (!planned.ok()) return 0;
-    const Status valid = validate_plan(*planned, trace_, hardware_, limits);
-    EXPECT_TRUE(valid.ok()) << valid.message();
-    const Result<teraio::simulate::Run> run =
-        simulate::simulate(trace_, hardware_, limits, *planned);
-    EXPECT_TRUE(run.ok()) << run.status().message();
-    return run.ok() ? run->ssd_bytes_written : 0;
+    const testing::PlannedCase given{trace_, hardware_, with_budget(budget_bytes)};
+    return given.run().ssd_bytes_written;
   }
 
   trace::Trace trace_;
@@ -111,33 +97,25 @@ TEST_P(WriteBudgets, NoPlanWritesLessThanHasToCrossTheLink) {
 INSTANTIATE_TEST_SUITE_P(Seeds, WriteBudgets, ::testing::Range<uint64_t>(0, 60));
 
 TEST(WriteBudgetOfALlama, CostsTimeByAndBy) {
-  const Result<trace::Trace> trace = trace::read_trace(testing::test_data("traces/l8.json.gz"));
-  const Result<hardware::Hardware> hardware =
-      hardware::read_hardware(testing::test_data("traces/h100_ssd.json"));
-  ASSERT_TRUE(trace.ok() && hardware.ok());
-  const auto run_within = [&](const plan::Limits& limits) {
-    const Result<plan::Plan> planned =
-        plan(*trace, *hardware, limits, {.recompute = Recompute::kOff});
-    EXPECT_TRUE(planned.ok()) << planned.status().message();
-    return simulate::simulate(*trace, *hardware, limits, *planned);
+  constexpr PlannerOptions kOnlyMoves = {.recompute = Recompute::kOff};
+  testing::PlannedCase given = testing::case_of("l8", "h100_ssd");
+  const auto min_bytes = [&](int64_t iterations) {
+    return min_written_bytes(given.trace, given.hardware, iterations);
   };
-  const Result<teraio::simulate::Run> free = run_within({});
-  ASSERT_TRUE(free.ok());
-  const int64_t least_bytes = *min_write_budget_bytes(*trace, *hardware, {});
-  ASSERT_LT(least_bytes, free->ssd_bytes_written);
+  const simulate::Run free = given.run(kOnlyMoves);
+  const int64_t least_bytes = *min_write_budget_bytes(given.trace, given.hardware, {});
+  ASSERT_LT(least_bytes, free.ssd_bytes_written);
   EXPECT_LE(static_cast<double>(least_bytes),
-            1.001 * static_cast<double>(min_written_bytes(*trace, *hardware, 4) -
-                                        min_written_bytes(*trace, *hardware, 3)));
-  double faster_ns = static_cast<double>(free->step_ns);
+            1.001 * static_cast<double>(min_bytes(4) - min_bytes(3)));
+  double faster_ns = static_cast<double>(free.step_ns);
   for (double part : {0.5, 0.0}) {
-    const plan::Limits limits = with_budget(
+    given.limits = with_budget(
         least_bytes +
-        static_cast<int64_t>(part * static_cast<double>(free->ssd_bytes_written - least_bytes)));
-    const Result<teraio::simulate::Run> run = run_within(limits);
-    ASSERT_TRUE(run.ok()) << run.status().message();
-    EXPECT_LE(run->ssd_bytes_written, *limits.write_budget_bytes);
-    EXPECT_GE(static_cast<double>(run->step_ns), 0.99 * faster_ns) << part;
-    faster_ns = static_cast<double>(run->step_ns);
+        static_cast<int64_t>(part * static_cast<double>(free.ssd_bytes_written - least_bytes)));
+    const simulate::Run run = given.run(kOnlyMoves);
+    EXPECT_LE(run.ssd_bytes_written, *given.limits.write_budget_bytes);
+    EXPECT_GE(static_cast<double>(run.step_ns), 0.99 * faster_ns) << part;
+    faster_ns = static_cast<double>(run.step_ns);
   }
 }
 
