@@ -84,18 +84,16 @@ function(teraio_cuda_tests program)
 endfunction()
 
 # Like teraio_add_test, on the emulated GPU (testing/cuda_emulation). Where that is not built, and for
-# a sanitizer, which has to be loaded before it, CTest lists the runs as not run. WITH_RATES: compute
+# a sanitizer, which has to be loaded before it, CTest lists the runs as not run. WITH_UNITS: compute
 # and copies of each direction go on at the same time, which they do not by a seed.
 function(teraio_emulated_cuda_test name program)
-  cmake_parse_arguments(PARSE_ARGV 2 test "WITH_RATES" "SHARDS" "LABELS;ENVIRONMENT")
+  cmake_parse_arguments(PARSE_ARGV 2 test "WITH_UNITS" "SHARDS" "LABELS;ENVIRONMENT")
   set(options SHARDS ${test_SHARDS} LABELS ${test_LABELS} emulated_cuda)
   if(TARGET emulated_cudart AND NOT TERAIO_SANITIZE)
     add_dependencies(${program} emulated_cudart)
     set(order TERAIO_EMULATED_CUDA_SEED=1 TERAIO_EMULATED_CUDA_LAZY=1)
-    if(test_WITH_RATES)
-      set(order TERAIO_EMULATED_CUDA_FLOPS_PER_SECOND=1000000000000
-        TERAIO_EMULATED_CUDA_MEMORY_BYTES_PER_SECOND=1000000000000
-        TERAIO_EMULATED_CUDA_LINK_BYTES_PER_SECOND=100000000000)
+    if(test_WITH_UNITS)
+      set(order TERAIO_EMULATED_CUDA_UNITS=1)
     endif()
     teraio_add_test(${name} ${program} ${options} ENVIRONMENT ${test_ENVIRONMENT}
       LD_PRELOAD=$<TARGET_FILE:emulated_cudart> TERAIO_EMULATED_CUDA_POISON=1 ${order})

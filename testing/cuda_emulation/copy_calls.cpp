@@ -55,17 +55,9 @@ void stage(Task& task, const CopyRequest& copy, char* to) {
   task.run = [staged, to] { std::memcpy(to, staged->data(), staged->size()); };
 }
 
-// The unit that copies, and how long it takes.
-void set_time(const Machine& machine, Task& task, const CopyRequest& copy) {
-  if (host_side(machine, copy) == nullptr) {
-    task.unit = Unit::kCompute;
-    task.duration =
-        kernel_duration(machine.settings, {0, 2 * static_cast<double>(copy.size_bytes)});
-    return;
-  }
-  const bool to_device = machine.memory.is_device_address(copy.to);
-  task.unit = to_device ? Unit::kCopyIn : Unit::kCopyOut;
-  task.duration = copy_duration(machine.settings, copy.size_bytes);
+Unit unit_of(const Machine& machine, const CopyRequest& copy) {
+  if (host_side(machine, copy) == nullptr) return Unit::kCompute;
+  return machine.memory.is_device_address(copy.to) ? Unit::kCopyIn : Unit::kCopyOut;
 }
 
 // Of ranges that overlap, a GPU may copy any byte first: here the one that is wrong.
@@ -92,7 +84,7 @@ cudaError_t submit(Machine& machine, Lock& lock, Stream& stream, const CopyReque
   task.run = [to, from = machine.memory.shadow(copy.from), size = copy.size_bytes] {
     copy_bytes(to, from, size);
   };
-  set_time(machine, task, copy);
+  task.unit = unit_of(machine, copy);
   if (const void* host = host_side(machine, copy)) {
     const PinnedMemory::Share pinned = machine.pinned.share(host, copy.size_bytes);
     if (pinned == PinnedMemory::Share::kPart) return cudaErrorInvalidValue;
@@ -118,7 +110,6 @@ cudaError_t fill(Machine& machine, Lock& lock, Stream& stream, void* to, int val
   Task task;
   task.name = "fill";
   task.unit = Unit::kCompute;
-  task.duration = kernel_duration(machine.settings, {0, static_cast<double>(size_bytes)});
   char* bytes = machine.memory.shadow(to);
   task.run = [=] { std::memset(bytes, value, size_bytes); };
   machine.executor.push(stream, std::move(task), lock);

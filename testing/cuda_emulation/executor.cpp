@@ -1,6 +1,5 @@
 #include "testing/cuda_emulation/executor.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -38,23 +37,17 @@ Executor::Executor(const Settings& settings, std::mutex& mutex)
     stream.device = device;
     stream.is_legacy = true;
     stream.rank = random_();
-    if (!has_time(settings)) continue;
+    if (!settings.has_units) continue;
     for (const Unit unit : {Unit::kCompute, Unit::kCopyIn, Unit::kCopyOut})
-      units_.push_back({device, unit, {}, {}, {}});
+      units_.push_back({device, unit});
   }
-}
-
-const HardwareUnit* Executor::find_unit(int32_t device, Unit unit) const {
-  for (const HardwareUnit& each : units_)
-    if (each.device == device && each.unit == unit) return &each;
-  return nullptr;
 }
 
 // The machine is never destroyed.
 void Executor::start() {
   is_started_ = true;
   if (units_.empty()) std::thread([this] { work(nullptr); }).detach();
-  for (HardwareUnit& unit : units_) std::thread([this, &unit] { work(&unit); }).detach();
+  for (const HardwareUnit& unit : units_) std::thread([this, &unit] { work(&unit); }).detach();
 }
 
 Stream* Executor::create_stream(int32_t device, unsigned flags, int32_t priority) {
@@ -98,7 +91,6 @@ void Executor::push(Stream& stream, Task task, Lock& lock) {
   if (stream.queue.size() >= settings_.launch_queue_length)
     wait_until(lock, [&] { return stream.queue.size() < settings_.launch_queue_length; });
   task.ticket = ++last_ticket_;
-  task.submitted = std::chrono::steady_clock::now();
   stream.queue.push_back(std::move(task));
   changed_.notify_all();
 }
@@ -214,53 +206,36 @@ bool Executor::is_awake(Lock& lock) {
   return false;
 }
 
-void Executor::work(HardwareUnit* unit) {
+void Executor::work(const HardwareUnit* unit) {
   Lock lock(mutex_);
   for (;;) {
     if (!has_work()) {
       changed_.wait(lock);
     } else if (is_awake(lock)) {
       Stream* stream = choose(unit);
-      if (stream != nullptr) run_first(*stream, unit, lock);
+      if (stream != nullptr) run_first(*stream, lock);
       if (stream == nullptr) changed_.wait(lock);
     }
   }
 }
 
-TimePoint Executor::run(Task& task, TimePoint begin, Lock& lock) {
-  const bool has_run = task.run != nullptr;
+void Executor::run_without_lock(Task& task, Lock& lock) {
   lock.unlock();
   const std::string failure = failure_of(task.run);
   task.run = nullptr;  // what it holds may call us when it is dropped
-  const TimePoint now = std::chrono::steady_clock::now();
-  const TimePoint due = begin + task.duration;
-  if (has_time(settings_)) std::this_thread::sleep_until(due);
   lock.lock();
-  if (!failure.empty()) {
-    std::fprintf(stderr, "emulated CUDA: %s %.2000s\n", task.name, failure.c_str());
-    failure_ = cudaErrorLaunchFailure;
-  }
-  // A thread that wakes up late does not make its task longer.
-  return has_time(settings_) && !has_run ? due : std::max(now, due);
+  if (failure.empty()) return;
+  std::fprintf(stderr, "emulated CUDA: %s %.2000s\n", task.name, failure.c_str());
+  failure_ = cudaErrorLaunchFailure;
 }
 
 // The task stays at the head of the queue while it runs: until then it is not done.
-void Executor::run_first(Stream& stream, HardwareUnit* worker, Lock& lock) {
+void Executor::run_first(Stream& stream, Lock& lock) {
   Task& task = stream.queue.front();
-  HardwareUnit* unit = task.unit == Unit::kNone ? nullptr : worker;
-  TimePoint begin = std::max(task.submitted, stream.free_at);
-  if (task.after != nullptr) begin = std::max(begin, task.after->when);
-  if (unit != nullptr) begin = std::max(begin, unit->free_at);
   stream.is_running = true;
-  const TimePoint end = run(task, begin, lock);
+  run_without_lock(task, lock);
   stream.is_running = false;
-  stream.free_at = end;
-  if (unit != nullptr) {
-    unit->busy += end - begin;
-    unit->late += end - begin - task.duration;
-    unit->free_at = end;
-  }
-  if (task.end != nullptr) *task.end = {true, end};
+  if (task.end != nullptr) pass(*task.end);
   stream.queue.pop_front();
   if (stream.is_destroyed) destroy_stream(&stream);
   changed_.notify_all();

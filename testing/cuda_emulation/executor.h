@@ -1,5 +1,5 @@
 // Executor: the streams of all emulated devices, and the threads that work them off: one for all
-// work, or one for each unit of the devices where these have rates (hardware_unit.h).
+// work, or one for each unit of the devices (Settings::has_units).
 //
 // Work of one stream runs in the order of its submission. Which stream goes next is chosen by seed:
 // with seed 0 it is the one with the oldest work, otherwise streams have random priorities that
@@ -11,6 +11,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -21,12 +22,21 @@
 #include <random>
 #include <set>
 
-#include "testing/cuda_emulation/hardware_unit.h"
 #include "testing/cuda_emulation/settings.h"
 
 namespace teraio::testing::emulated_cuda {
 
 using Lock = std::unique_lock<std::mutex>;
+using TimePoint = std::chrono::steady_clock::time_point;
+
+// What works at the same time as the others. kNone: work that takes no unit, such as the record of
+// an event.
+enum class Unit { kNone, kCompute, kCopyIn, kCopyOut };
+
+struct HardwareUnit {
+  int32_t device = 0;
+  Unit unit = Unit::kNone;
+};
 
 // One record of an event.
 struct Point {
@@ -43,10 +53,7 @@ struct Task {
   const char* host = nullptr;  // pinned bytes that the task uses until it has run
   size_t host_bytes = 0;
   Unit unit = Unit::kNone;
-  Duration duration{};  // at least; 0: as long as it takes
-  // Set by push():
-  uint64_t ticket = 0;  // the order of submission over all streams
-  TimePoint submitted;
+  uint64_t ticket = 0;  // the order of submission over all streams, set by push()
 };
 
 struct Capture;
@@ -60,7 +67,6 @@ struct Stream {
   uint64_t rank = 0;          // the order by seed
   std::deque<Task> queue;
   bool is_running = false;           // a thread runs the first task
-  TimePoint free_at;                 // the end of the last task that has run
   std::shared_ptr<Capture> capture;  // of which the stream is a part, or null
 
   bool is_done_until(uint64_t ticket) const {
@@ -92,8 +98,6 @@ class Executor {
 
   // cudaSuccess, or the failure of a task: the devices can do nothing more.
   cudaError_t failure() const { return failure_; }
-  // The unit of a device, or null where devices have no rates.
-  const HardwareUnit* find_unit(int32_t device, Unit unit) const;
   // The name of a task that uses these bytes of the host and has not run, or null.
   const char* user_of(const char* host, size_t size_bytes) const;
 
@@ -102,7 +106,7 @@ class Executor {
   void wait_until(Lock& lock, Condition condition);
   void start();
   // The loop of a thread: for all work, or for that of `unit`.
-  void work(HardwareUnit* unit);
+  void work(const HardwareUnit* unit);
   bool has_work() const;
   // Lazy execution: whether something may run now. Waits a little otherwise.
   bool is_awake(Lock& lock);
@@ -110,11 +114,8 @@ class Executor {
   bool may_run(const Stream& stream) const;
   static bool is_for(const HardwareUnit* unit, const Stream& stream);
   bool comes_before(const Stream& stream, const Stream& other) const;
-  // Runs the first task of the stream, in the thread of `worker`.
-  void run_first(Stream& stream, HardwareUnit* worker, Lock& lock);
-  // Runs the first task without the lock and returns when it has ended, on a device with rates at
-  // least its duration after `begin`.
-  TimePoint run(Task& task, TimePoint begin, Lock& lock);
+  void run_first(Stream& stream, Lock& lock);
+  void run_without_lock(Task& task, Lock& lock);
   // Everything but the legacy streams' own work that was submitted before has been done.
   bool are_others_done_until(uint64_t ticket, int32_t device) const;
   template <typename Visit>
@@ -125,7 +126,7 @@ class Executor {
   std::condition_variable changed_;
   std::deque<Stream> legacy_;  // by device; never moves
   std::set<Stream*> streams_;
-  std::deque<HardwareUnit> units_;  // never move; none where devices have no rates
+  std::deque<HardwareUnit> units_;  // never move
   std::mt19937_64 random_;
   cudaError_t failure_ = cudaSuccess;
   uint64_t last_ticket_ = 0;

@@ -6,20 +6,11 @@
 
 namespace teraio::testing::emulated_cuda {
 
-// What a kernel does: by this it lasts, on a device that has rates.
-struct Work {
-  double flops = 0;
-  double memory_bytes = 0;  // read and written
-};
-inline Work operator+(const Work& a, const Work& b) {
-  return {a.flops + b.flops, a.memory_bytes + b.memory_bytes};
-}
-
 // Enqueues `run` on `stream`, a cudaStream_t of the current device, as a kernel. `name` must live
 // as long as the process. An exception from `run` is a failure of the device, which every later
 // call returns. A graph may run it several times. Returns a cudaError_t. Threads: any.
 __attribute__((visibility("default"))) int launch(void* stream, const char* name,
-                                                  std::function<void()> run, Work work = {});
+                                                  std::function<void()> run);
 
 // What work of a stream can wait for and no stream does, such as a message of another process. The
 // thread that works the streams off goes on with others meanwhile.

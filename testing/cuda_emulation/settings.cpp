@@ -26,15 +26,6 @@ void read_number(const char* name, Number& value) {
   value = static_cast<Number>(number);
 }
 
-// Work that waits for its turn by seed, or for a thread that looks, has no time of its own.
-void check_time(const Settings& settings) {
-  if (!has_time(settings) || (settings.seed == 0 && !settings.is_lazy)) return;
-  std::fprintf(stderr,
-               "emulated CUDA: rates of a device go with TERAIO_EMULATED_CUDA_SEED=0 and without "
-               "TERAIO_EMULATED_CUDA_LAZY\n");
-  std::exit(2);
-}
-
 }  // namespace
 
 Settings read_settings() {
@@ -48,10 +39,7 @@ Settings read_settings() {
   read_number("TERAIO_EMULATED_CUDA_SEED", settings.seed);
   read_number("TERAIO_EMULATED_CUDA_LAZY", settings.is_lazy);
   read_number("TERAIO_EMULATED_CUDA_POISON", settings.poisons);
-  read_number("TERAIO_EMULATED_CUDA_FLOPS_PER_SECOND", settings.flops_per_second);
-  read_number("TERAIO_EMULATED_CUDA_MEMORY_BYTES_PER_SECOND", settings.memory_bytes_per_second);
-  read_number("TERAIO_EMULATED_CUDA_LINK_BYTES_PER_SECOND", settings.link_bytes_per_second);
-  check_time(settings);
+  read_number("TERAIO_EMULATED_CUDA_UNITS", settings.has_units);
   if (const char* text = variable("TERAIO_EMULATED_CUDA_FORGETS_WAITS_OF"))
     settings.forgets_waits_of = text;
   return settings;

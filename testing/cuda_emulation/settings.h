@@ -17,19 +17,11 @@ struct Settings {
   uint64_t seed = 0;                           // 0: work runs in the order of its submission
   bool is_lazy = false;                        // work runs when a thread waits or looks
   bool poisons = false;                        // new memory is full of 0xFF, which is NaN
-  double flops_per_second = 0;                 // of a device; 0: arithmetic takes no time
-  double memory_bytes_per_second = 0;          // within a device; 0: likewise
-  double link_bytes_per_second = 0;            // to the host, in each direction; 0: likewise
+  bool has_units = false;  // compute and copies in each direction have a thread each
   // A negative control: cudaStreamWaitEvent does nothing in libraries and programs whose file name
   // contains this.
   std::string forgets_waits_of;
 };
-
-// Work lasts as long as on a device of these rates.
-inline bool has_time(const Settings& settings) {
-  return settings.flops_per_second > 0 || settings.memory_bytes_per_second > 0 ||
-         settings.link_bytes_per_second > 0;
-}
 
 // Ends the process with a message when a variable has no value of its kind.
 Settings read_settings();

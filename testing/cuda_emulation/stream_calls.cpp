@@ -42,14 +42,13 @@ cudaError_t wait_on(Machine& machine, Lock& lock, Stream& stream, const Event& e
 
 namespace teraio::testing::emulated_cuda {
 
-int launch(void* stream, const char* name, std::function<void()> run, Work work) {
+int launch(void* stream, const char* name, std::function<void()> run) {
   return call_with_stream(static_cast<cudaStream_t>(stream),
                           [&](Machine& machine, Lock& lock, Stream& target) {
                             Task task;
                             task.name = name;
                             task.run = std::move(run);
                             task.unit = Unit::kCompute;
-                            task.duration = kernel_duration(machine.settings, work);
                             machine.executor.push(target, std::move(task), lock);
                             return cudaSuccess;
                           });

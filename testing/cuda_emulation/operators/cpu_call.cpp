@@ -46,13 +46,11 @@ struct End {
 BelowAutograd::BelowAutograd()
     : keys_(c10::DispatchKeySet(c10::DispatchKey::BackendSelect), keys_above_kernels()) {}
 
-void run_in_order(c10::cuda::CUDAStream stream, const char* name, std::function<void()> run,
-                  Work work) {
-  C10_CUDA_CHECK(static_cast<cudaError_t>(launch(stream.stream(), name, std::move(run), work)));
+void run_in_order(c10::cuda::CUDAStream stream, const char* name, std::function<void()> run) {
+  C10_CUDA_CHECK(static_cast<cudaError_t>(launch(stream.stream(), name, std::move(run))));
 }
 
-void run_and_wait(c10::cuda::CUDAStream stream, const char* name, std::function<void()> run,
-                  Work work) {
+void run_and_wait(c10::cuda::CUDAStream stream, const char* name, std::function<void()> run) {
   auto end = std::make_shared<End>();
   const auto run_and_note = [end, run = std::move(run)] {
     try {
@@ -62,7 +60,7 @@ void run_and_wait(c10::cuda::CUDAStream stream, const char* name, std::function<
       end->note(std::current_exception());
     }
   };
-  run_in_order(stream, name, run_and_note, work);
+  run_in_order(stream, name, run_and_note);
   C10_CUDA_CHECK(cudaStreamSynchronize(stream.stream()));
   end->wait();
 }

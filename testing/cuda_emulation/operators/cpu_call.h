@@ -24,14 +24,11 @@ class BelowAutograd {
   at::NoGradGuard gradients_;
 };
 
-// Enqueues `run` on the stream, as a kernel that has this work. An exception is a failure of the
-// device.
-void run_in_order(c10::cuda::CUDAStream stream, const char* name, std::function<void()> run,
-                  Work work = {});
+// Enqueues `run` on the stream, as a kernel. An exception is a failure of the device.
+void run_in_order(c10::cuda::CUDAStream stream, const char* name, std::function<void()> run);
 
 // Likewise, and waits for it. An exception is the caller's.
-void run_and_wait(c10::cuda::CUDAStream stream, const char* name, std::function<void()> run,
-                  Work work = {});
+void run_and_wait(c10::cuda::CUDAStream stream, const char* name, std::function<void()> run);
 
 // A generator for an operator that runs later, by the state of the device's. `given` is the
 // operator's argument; a generator of the CPU is returned as it is.

@@ -6,7 +6,6 @@
 #include "testing/cuda_emulation/launch.h"
 #include "testing/cuda_emulation/operators/cpu_call.h"
 #include "testing/cuda_emulation/operators/op_facts.h"
-#include "testing/cuda_emulation/operators/op_work.h"
 #include "testing/cuda_emulation/operators/operands.h"
 #include "testing/cuda_emulation/operators/own_kernels.h"
 #include "testing/cuda_emulation/operators/results.h"
@@ -90,35 +89,27 @@ class Call {
   // A graph runs the task again, with the same operands.
   Stack run_later(const std::vector<ResultShape>& shapes) {
     DeviceResults results = make_results(facts_, arguments_, shapes, device_);
-    const Work work = work_on_operands(facts_.name, on_cpu_, operands_) +
-                      work_on_results(facts_.name, results.on_cpu);
-    run_in_order(
-        stream(), facts_.name.c_str(),
-        [op = op_, &facts = facts_, generator = generator_, operands = on_cpu_,
-         targets = std::move(results.on_cpu)] {
-          Stack values = operands;
-          compute(op, facts, generator, values);
-          store_results(targets, values, facts.name.c_str());
-        },
-        work);
+    run_in_order(stream(), facts_.name.c_str(),
+                 [op = op_, &facts = facts_, generator = generator_, operands = on_cpu_,
+                  targets = std::move(results.on_cpu)] {
+                   Stack values = operands;
+                   compute(op, facts, generator, values);
+                   store_results(targets, values, facts.name.c_str());
+                 });
     return std::move(results.values);
   }
 
   Stack run_now() {
-    run_and_wait(
-        stream(), facts_.name.c_str(), [this] { compute(op_, facts_, generator_, on_cpu_); },
-        work_on_operands(facts_.name, on_cpu_, operands_));
+    run_and_wait(stream(), facts_.name.c_str(),
+                 [this] { compute(op_, facts_, generator_, on_cpu_); });
     const std::vector<ResultShape> shapes = shapes_of(facts_, on_cpu_);
     store_resized();
     DeviceResults results = make_results(facts_, arguments_, shapes, device_);
     keep_numbers(shapes, results);
-    const Work work = work_on_results(facts_.name, results.on_cpu);
-    run_in_order(
-        stream(), facts_.name.c_str(),
-        [values = on_cpu_, targets = std::move(results.on_cpu), &facts = facts_] {
-          store_results(targets, values, facts.name.c_str());
-        },
-        work);
+    run_in_order(stream(), facts_.name.c_str(),
+                 [values = on_cpu_, targets = std::move(results.on_cpu), &facts = facts_] {
+                   store_results(targets, values, facts.name.c_str());
+                 });
     if (can_remember()) remember(shapes);
     return std::move(results.values);
   }

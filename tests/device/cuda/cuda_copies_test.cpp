@@ -23,11 +23,9 @@ class CudaCopiesTest : public ::testing::TestWithParam<bool> {
   void SetUp() override {
     const auto facts = inspect_cuda_device(0);
     if (!facts.ok()) GTEST_SKIP() << testing::kNotApplicable << facts.status().message();
-    if (facts->model == "Emulated GPU" &&
-        std::getenv("TERAIO_EMULATED_CUDA_LINK_BYTES_PER_SECOND") == nullptr)
+    if (facts->model == "Emulated GPU" && std::getenv("TERAIO_EMULATED_CUDA_UNITS") == nullptr)
       GTEST_SKIP() << testing::kNotApplicable
-                   << "without rates, an emulated GPU does one thing at "
-                      "a time";
+                   << "without units, an emulated GPU does one thing at a time";
     ASSERT_EQ(cudaStreamCreateWithFlags(&compute_, cudaStreamNonBlocking), cudaSuccess);
     auto device = make_cuda_device(
         {.budget_bytes = 16 * kMiB, .compute_stream = [this] { return compute_; }});
