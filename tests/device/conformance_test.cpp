@@ -123,6 +123,25 @@ TEST_P(DeviceConformanceTest, WhatTheBudgetDoesNotHoldIsRefused) {
   device_->release(almost_all);
 }
 
+// The budget holds the bytes, but not the pages that they need.
+TEST_P(DeviceConformanceTest, BlocksMoveOnlyForWhatCanBeAllocatedThen) {
+  constexpr int64_t kPartOfAPage = 3072;
+  constexpr int64_t kBlockBytes = kMiB / 4;
+  device_->set_budget_bytes(3 * kMiB + kPartOfAPage);
+  std::vector<std::byte*> blocks;
+  while (std::byte* block = device_->allocate(kBlockBytes, Effort::kUsual, {.id = this}))
+    blocks.push_back(block);
+  ASSERT_EQ(blocks.size(), 12u);
+  for (const size_t released : {0u, 2u, 4u, 6u}) device_->release(blocks[released]);
+  const auto room_for = [&](int64_t size_bytes) {
+    return device_->find_room(
+        size_bytes, [](void*) { return true; }, 16 * kMiB);
+  };
+  EXPECT_TRUE(room_for(4 * kBlockBytes + kPartOfAPage).empty());
+  device_->relocate(room_for(4 * kBlockBytes));
+  EXPECT_NE(device_->allocate(4 * kBlockBytes), nullptr);
+}
+
 TEST_P(DeviceConformanceTest, MemoryIsFilledInTheOrderOfCompute) {
   std::byte* memory = device_->allocate(kMiB);
   ASSERT_TRUE(device_->fill(memory, kMiB, 3).ok());

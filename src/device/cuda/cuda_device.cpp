@@ -192,8 +192,8 @@ bool CudaDevice::is_capturing() const {
 // What other streams use stays: they may change the bytes while compute copies them.
 std::vector<Relocation> CudaDevice::find_relocations(int64_t size_bytes, const MayMove& may_move,
                                                      int64_t most_bytes) const {
-  if (is_capturing()) return {};
   const int64_t held_bytes = align_up(std::max<int64_t>(size_bytes, 1), kPageBytes);
+  if (held_bytes > account_.room_bytes() || is_capturing()) return {};
   std::vector<Relocation> relocations =
       memory_->arena().find_room(held_bytes, may_move, most_bytes);
   const bool is_one_used = std::ranges::any_of(
