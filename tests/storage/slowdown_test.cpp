@@ -142,5 +142,39 @@ TEST_F(SlowdownTest, DirectionsThatRunAtOnceShareTheDrive) {
   EXPECT_EQ(slowdown(), "");
 }
 
+// One of two drives takes far longer than expected: it is named, and extents on the other drive do
+// not wait for it.
+TEST(SlowDrive, IsNamedAndHoldsNobodyElseUp) {
+  constexpr int64_t kRequestBytes = 128 * kKiB;
+  Gate fast, slow;
+  fast.open();
+  VirtualClock clock;
+  std::vector<DriveSpec> drives(2);
+  drives[0].io = std::make_unique<GatedIo>(fast);
+  drives[1].io = std::make_unique<GatedIo>(slow);
+  for (DriveSpec& drive : drives) drive.capacity_bytes = 16 * kMiB;
+  drives[1].rates.write_bytes_per_second = 50 * kRequestBytes;
+  StripedStoreOptions options;
+  options.request_bytes = kRequestBytes;
+  options.queue_depth = 1;
+  StoreSession session(std::make_unique<StripedStore>(std::move(drives), options, clock));
+  const Extent small = session.reserve(100'000);  // lies whole on the first drive
+  ASSERT_TRUE(session.write(small, 1).status.ok());
+  const Extent striped = session.reserve(14 * kMiB);
+  PageMemory bytes(striped.size_bytes), small_bytes(small.size_bytes);
+  const Submitted slow_write = session.submit(io::Direction::kWrite, striped, bytes);
+  const Submitted quick_read = session.submit(io::Direction::kRead, small, small_bytes);
+  EXPECT_TRUE(session.wait(quick_read).status.ok()) << "while the slow drive has ended nothing";
+  for (std::vector<io::IoRequest> rest = slow.in_flight(); !rest.empty(); rest = slow.in_flight()) {
+    clock.advance_to(clock.now_ns() + kSecond);  // a request per second where 50 are expected
+    slow.end(rest.front());
+  }
+  EXPECT_TRUE(session.wait(slow_write).status.ok());
+  slow.begun();
+  const std::vector<DriveCounters> counters = session.store().counters().drives;
+  EXPECT_THAT(counters[1].slowdown, HasSubstr("planned"));
+  EXPECT_EQ(counters[0].slowdown, "");
+}
+
 }  // namespace
 }  // namespace teraio::storage
