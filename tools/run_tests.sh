@@ -39,7 +39,7 @@ test_cpp_seconds=70
 last_fault() {
   case $1 in
     test-cpp) echo "2026-11-27: bytes that are pinned during their write were missing in a counter" ;;
-    test-python-full | test-full-*) echo "2026-11-27: the emulated GPU had no addresses left after many sessions" ;;
+    test-python-full | test-full-*) echo "2026-11-29: Ctrl-C was lost while another thread waited for a drive" ;;
     test-newest) echo "2026-11-26: a dry run of trunc_normal_ never ended with PyTorch 2.15" ;;
     sanitize-extension-thread) echo "2026-11-25: two threads raced for the first use of a storage" ;;
     faulty-drives) echo "2026-11-26: a session did not end when a discarded tensor could not be made again" ;;
