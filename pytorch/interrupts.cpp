@@ -31,6 +31,7 @@ std::atomic<uint64_t> handled_count = 0;
 std::atomic<Handler> python_handler = nullptr;
 std::atomic<bool> is_counting = false;
 std::atomic<bool> main_waits_for_lock = false;
+std::atomic<bool> main_raises = false;  // and needs the lock on its way out of the call
 
 thread_local uint64_t mark_of_wait = 0;                 // the newest of this thread
 thread_local std::optional<python_error> raised_error;  // by a handler, on this thread
@@ -137,6 +138,7 @@ bool Interrupts::is_main_thread() const { return PyThread_get_thread_ident() == 
 
 uint64_t Interrupts::mark() {
   keep_counting();
+  if (is_main_thread()) main_raises = false;
   mark_of_wait =
       is_main_thread() ? seen_by_main_.load() : interrupt_count.load(std::memory_order_acquire);
   return mark_of_wait;
@@ -145,7 +147,8 @@ uint64_t Interrupts::mark() {
 bool Interrupts::has_come_since(uint64_t mark) {
   keep_counting();
   const uint64_t count = interrupt_count.load(std::memory_order_acquire);
-  return count != mark || (main_waits_for_lock.load() && count != seen_by_main_.load());
+  return count != mark ||
+         (main_waits_for_lock.load() && (main_raises.load() || count != seen_by_main_.load()));
 }
 
 bool Interrupts::ends_call() {
@@ -155,11 +158,10 @@ bool Interrupts::ends_call() {
     wait_for_main_thread([] { return !main_waits_for_lock.load(); });
     return false;
   }
-  const bool raises = handle_signals();
+  seen_by_main_ = count;
+  main_raises = handle_signals();
   handled_count.store(count, std::memory_order_relaxed);
-  // A call that raises still needs the lock on its way out. The next wait asks once in vain.
-  if (!raises) seen_by_main_ = count;
-  return raises;
+  return main_raises;
 }
 
 bool Interrupts::wait_for_lock(const std::function<void()>& wait) {
