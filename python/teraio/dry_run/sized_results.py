@@ -200,7 +200,7 @@ def _is_sparse(value):
 
 def grouped_product(left, right, offs=None, bias=None, out_dtype=None):
     """Returns the fake result of aten._grouped_mm, which PyTorch makes of bf16 alone, while its
-    kernels also multiply other types. Its rows begin at multiples of 16 bytes, as theirs do."""
+    kernels also multiply other types. Its rows begin at multiples of 16 bytes, as in a run."""
     shape = left.shape[:-1] + right.shape[-1:]
     if left.dim() == right.dim() == 2:
         shape = offs.shape + shape
