@@ -25,7 +25,6 @@ VENV := .venv
 VENV_NEWEST := .venv-newest
 VENV_PEERS := .venv-peers
 VENV_DOCS := .venv-docs
-VENV_WHEELS := .venv-wheels
 DEEPSPEED := deepspeed==0.19.8
 python := $(CURDIR)/$(VENV)/bin/python
 python_newest := $(CURDIR)/$(VENV_NEWEST)/bin/python
@@ -129,16 +128,18 @@ ends: export TERAIO_TEST_DAY := all
 ends: build
 	@$(python) -m pytest tests/python/faults/test_ends.py
 
-# For another Python, as for a new environment: make wheels PYTHON=/usr/bin/python3.12
-.PHONY: wheels
-wheels: packages $(VENV_WHEELS)/.ready  ## build dist/teraio-*.whl for PyTorch 2.11 to 2.15 and this Python, and try it
+# PYTHONS="python3.11 /opt/3.13/bin/python" (default: all that are found) and VERSIONS="2.15.0" (of PyTorch)
+# build for some only.
+.PHONY: release
+release: packages  ## build dist/: the sdist and a wheel for each Python 3.10 to 3.13 (some: PYTHONS), and try each
 	@tools/setup/install_packages.sh mmdebstrap
-	@tools/wheels/build.sh $(CURDIR)/$(VENV_WHEELS)/bin $(CURDIR)/build-wheels
+	@VERSIONS="$(VERSIONS)" tools/wheels/build.sh $(CURDIR)/build-wheels $(PYTHONS)
 	@$(MAKE) --no-print-directory test-wheels
 
 .PHONY: test-wheels
-test-wheels: $(VENV_WHEELS)/.ready  ## try the wheel in dist/ in a fresh environment for each PyTorch (downloads 3 GB each)
-	@$(VENV_WHEELS)/bin/python tools/wheels/try_wheel.py $(CURDIR)/build-wheels $(VERSIONS)
+test-wheels:  ## try each wheel in dist/ in a fresh environment for each PyTorch (downloads 3 GB each)
+	@for each in build-wheels/python3.*/bin/python; do \
+	  $$each tools/wheels/try_wheel.py $(CURDIR)/build-wheels $(VERSIONS) || exit 1; done
 
 .PHONY: test-wheels-baseline
 test-wheels-baseline:  ## the same on Debian 11, the oldest system that the wheel is for (Python 3.11; needs root)
@@ -341,10 +342,6 @@ $(VENV_PEERS)/.ready: $(whole_environment) requirements/demo.txt requirements/ru
 	@$(VENV_PEERS)/bin/python -m pip install --quiet -r requirements/peers.txt
 	@DS_ACCELERATOR=cpu DS_SKIP_CUDA_CHECK=1 DS_BUILD_OPS=0 \
 	  $(VENV_PEERS)/bin/python -m pip install --quiet --no-build-isolation $(DEEPSPEED)
-	@touch $@
-
-$(VENV_WHEELS)/.ready: requirements/wheels.txt tools/setup/make_venv.sh
-	@tools/setup/make_venv.sh $(VENV_WHEELS) $<
 	@touch $@
 
 $(VENV_DOCS)/.ready: requirements/docs.txt tools/setup/make_venv.sh

@@ -1,23 +1,31 @@
 #!/bin/sh
-# build.sh BIN DIR: builds the wheel that serves each PyTorch of requirements/served.txt, for the Python
-# in BIN, and the source distribution, and leaves them in dist/. DIR keeps the objects and the headers
-# for the next time.
+# build.sh DIR [PYTHON...]: builds the source distribution, and for each Python (default: all that are
+# found) the wheel that serves each PyTorch of requirements/served.txt, and leaves them in dist/.
+# VERSIONS="2.15.0" serves some only. DIR keeps the environments, the headers and the objects for the next time.
 set -eu
 cd "$(dirname "$0")/../.."
 
-bin=$1
-directory=$2
+directory=$1
+shift
 mkdir -p "$directory"
+if [ $# = 0 ]; then
+  for minor in 10 11 12 13; do
+    for candidate in "python3.$minor" "$HOME"/.pyenv/versions/3."$minor".*/bin/python3; do
+      path=$(PYTHON=$candidate tools/setup/find_python.sh 2>/dev/null) && set -- "$@" "$path" && break
+    done
+  done
+fi
 
-# Only the headers of each PyTorch are needed, and the libraries that the extension links.
+# Only the headers of each PyTorch are needed, and the libraries that the extension links. These are
+# the same for every Python.
 folders=""
-for requirement in $(grep '^torch==' requirements/served.txt); do
-  folder=$directory/torch/${requirement#torch==}
+for version in ${VERSIONS:-$(sed -n 's/^torch==\([0-9.]*\).*/\1/p' requirements/served.txt)}; do
+  folder=$directory/torch/$version
   if [ ! -e "$folder/.ready" ]; then
-    echo "Unpacking $requirement into $folder (about 600 MB)"
+    echo "Unpacking PyTorch $version into $folder (about 600 MB)"
     rm -rf "$folder"
-    "$bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
-      --target "$folder" "$requirement"
+    "$1" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --only-binary :all: \
+      --python-version 3.12 --target "$folder" "torch==$version"
     rm -f "$folder"/torch/lib/libtorch_cuda*.so
     touch "$folder/.ready"
   fi
@@ -31,15 +39,21 @@ if [ ! -e "$directory/baseline/.ready" ]; then
   touch "$directory/baseline/.ready"
 fi
 
-echo "Compiling an extension for each PyTorch"
-rm -rf "$directory/unrepaired" dist/teraio-*
-"$bin/python" -c "from scikit_build_core import build; build.build_sdist('dist')" >/dev/null
-PATH=$bin:$PATH "$bin/python" -m pip wheel --quiet --disable-pip-version-check --no-deps \
-  --no-build-isolation --wheel-dir "$directory/unrepaired" \
-  --config-settings=build-dir="$directory/cmake" \
-  --config-settings=cmake.define.TERAIO_TORCH_FOLDERS="${folders#;}" \
-  --config-settings=cmake.define.TERAIO_BASELINE="$directory/baseline" .
+rm -rf "$directory"/unrepaired "$directory"/python3.* dist/teraio-*
+for python in "$@"; do
+  name=$("$python" -c 'import sys; print(f"python3.{sys.version_info.minor}")')
+  bin=$directory/$name/bin
+  PYTHON=$python tools/setup/make_venv.sh "$directory/$name" requirements/wheels.txt
+  echo "Compiling an extension for each PyTorch, for $name"
+  [ -e dist/teraio-*.tar.gz ] ||
+    "$bin/python" -c "from scikit_build_core import build; build.build_sdist('dist')" >/dev/null
+  PATH=$bin:$PATH "$bin/python" -m pip wheel --quiet --disable-pip-version-check --no-deps \
+    --no-build-isolation --wheel-dir "$directory/unrepaired/$name" \
+    --config-settings=build-dir="$directory/cmake-$name" \
+    --config-settings=cmake.define.TERAIO_TORCH_FOLDERS="${folders#;}" \
+    --config-settings=cmake.define.TERAIO_BASELINE="$directory/baseline" .
 
-# Adds the libraries that PyTorch's environment lacks, and names the oldest C library that it runs on.
-PATH=$bin:$PATH "$bin/auditwheel" repair --wheel-dir dist \
-  --exclude 'libtorch*.so' --exclude 'libc10*.so' "$directory"/unrepaired/teraio-*.whl
+  # Adds the libraries that PyTorch's environment lacks, and names the oldest C library that it runs on.
+  PATH=$bin:$PATH "$bin/auditwheel" repair --wheel-dir dist \
+    --exclude 'libtorch*.so' --exclude 'libc10*.so' "$directory/unrepaired/$name"/teraio-*.whl
+done

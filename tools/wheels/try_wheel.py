@@ -1,4 +1,4 @@
-"""`make test-wheels`: tries the wheel in dist/ in a fresh environment for each PyTorch.
+"""`make test-wheels`: tries the wheel in dist/ for this Python, in a new environment for each PyTorch.
 
     python tools/wheels/try_wheel.py DIR [VERSION...]
 
@@ -12,19 +12,28 @@ import sys
 import venv
 from pathlib import Path
 
+from pip._vendor.packaging.requirements import Requirement
+
 ROOT = Path(__file__).parents[2]
 TRAINING = Path(__file__).with_name("train.py")
 
 
 def served_versions():
+    """The versions of PyTorch that there are for this Python."""
     lines = (ROOT / "requirements" / "served.txt").read_text().splitlines()
-    return [line.removeprefix("torch==") for line in lines if line.startswith("torch==")]
+    served = [Requirement(line) for line in lines if line.startswith("torch==")]
+    return [
+        str(each.specifier).removeprefix("==")
+        for each in served
+        if each.marker is None or each.marker.evaluate()
+    ]
 
 
 def the_wheel():
-    wheels = list((ROOT / "dist").glob("teraio-*.whl"))
+    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    wheels = list((ROOT / "dist").glob(f"teraio-*-{python}-*.whl"))
     if len(wheels) != 1:
-        raise SystemExit(f"dist/ has {len(wheels)} wheels, expected one: run `make wheels`")
+        raise SystemExit(f"dist/ has {len(wheels)} wheels for {python}, not one: run `make release`")
     return wheels[0]
 
 
@@ -63,7 +72,8 @@ def check(environment, wheel, torch_version):
     version = environment.output("teraio", "--version").strip()
     expect(version == wheel.name.split("-")[1], f"teraio --version says {version}")
     environment.output("teraio", "doctor", "--ssd", environment.work)
-    name = environment.output("python", "-c", "import teraio.core as c; print(c.extension_name)")
+    of_extension = "import teraio.extension as e; print(e.load().__package__)"
+    name = environment.output("python", "-c", of_extension).removeprefix("teraio.")
     minor = "_".join(torch_version.split(".")[:2])
     expect(name.startswith(f"torch_{minor}"), f"PyTorch {torch_version} got the extension {name}")
     options = ("--verify", "hashes.json", "--ssd", environment.work)
