@@ -3,12 +3,11 @@
 
 The programs (varying/), each a Llama with AdamW in a third of the memory of its largest step:
 
-lengths        sequences of 64 to 1,024 tokens, drawn anew, padded to the longest of their batch
-buckets        batches of 8 lengths, in an order that is drawn anew
-interruptions  an evaluation every 5 steps, a checkpoint every 10, a logged loss every 3
-experts        8 experts in each block, 2 of them for each token
+lengths  sequences of 64 to 1,024 tokens, drawn anew, padded to the longest of their batch
+buckets  batches of 8 lengths, in an order that is drawn anew
+experts  8 experts in each block, 2 of them for each token
 
-Nine others repeat in parts only (varying/parts.py and varying/trainers.py; some need packages that
+Twelve others repeat in parts only (varying/parts.py, varying/trainers.py; some need packages that
 are not installed here): 40 iterations of small models, of which the second half counts.
 
 The arms, each a process of its own, one after the other: ideal (stock PyTorch with all the memory),
@@ -17,12 +16,10 @@ arms of a program.
 
 Figures leave out the first steps (--warm-up-steps), in which patterns are new. Seconds per token
 are medians over the steps. Padding counts as tokens. "Overall" is the time of all these steps over
-all their tokens, which includes evaluations and checkpoints. Shares of ops are of all these steps
-together.
+all their tokens. Shares of ops are of all these steps together.
 
-Targets: at least 90 % of the ops of `lengths` follow plans, 95 % of `buckets`,
-97 % of `interruptions`, and 80 % of the others; `experts` is faster than on demand, and programs of
-parts take at most 5 % longer.
+Targets: at least 90 % of the ops of `lengths` follow plans, 95 % of `buckets`, and 80 % of the
+others; `experts` is faster than on demand, and programs of parts take at most 5 % longer.
 
 Writes varying_steps.json. --quick runs tiny models, for tests; its times mean nothing.
 """
@@ -65,7 +62,6 @@ EXPERTS = f"{SMALL} --dim 512 --heads 8 --kv-heads 8 --ffn-dim 1024"
 PROGRAMS = [
     Program("lengths", "--preset 130m --sequence-length 1024", 2, 30, 0.90),
     Program("buckets", f"{SMALL} --sequence-length 1024", 1, 32, 0.95),
-    Program("interruptions", SMALL, 4, 30, 0.97),
     Program("experts", EXPERTS, 4, 30, 0.80, "experts"),
 ]
 QUICK = "--preset tiny --layers 1 --dim 192 --heads 6 --kv-heads 3 --ffn-dim 576"
@@ -133,16 +129,14 @@ def run_arms(
 
 def measure(console: Console, args, program: Program) -> list[dict]:
     """Runs the arms of a program, with its size, and returns its rows."""
-    checkpoint = args.folder / program.name / "checkpoint.pt"
 
     def words(name: str, steps: int) -> list[str]:
         options = [name, *program.options.split(), "--micro-batch", str(program.micro_batch)]
-        options += ["--cache", str(args.cache), "--save", str(checkpoint), "--steps", str(steps)]
+        options += ["--cache", str(args.cache), "--steps", str(steps)]
         return [*options, "--data", str(args.data)] if args.data else options
 
     profiled, training = words(program.largest, PROFILE_STEPS), words(program.name, program.steps)
     results = run_arms(console, args, program.name, program.steps, SCRIPT, profiled, training)
-    checkpoint.unlink(missing_ok=True)
     return figures.rows(program, results, args.warm_up_steps)
 
 

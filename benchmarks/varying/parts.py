@@ -98,7 +98,22 @@ def adaptive_solver(draw, model, optimizer):
     return x.square().mean()
 
 
-PROGRAMS = (optional_masks, rollouts, evaluations, line_search, adaptive_solver)
+def pipeline(draw, model, optimizers):
+    """Micro-batches in a drawn number pass by hand through stages, each with an optimizer."""
+    for _ in range(draw.randint(2, 5)):
+        outputs, inputs = [batch()], []
+        for stage in model:
+            inputs.append(outputs[-1].detach().requires_grad_())
+            outputs.append(stage(inputs[-1]))
+        loss = backward(outputs.pop())
+        for given in reversed(inputs[1:]):
+            outputs.pop().backward(given.grad)
+    for optimizer in optimizers:
+        optimizer.step()
+    return loss
+
+
+PROGRAMS = (optional_masks, rollouts, evaluations, line_search, adaptive_solver, pipeline)
 
 
 def train(program, iterations):
@@ -108,10 +123,12 @@ def train(program, iterations):
     if program is line_search:
         search = {"max_iter": 4, "history_size": 3, "line_search_fn": "strong_wolfe"}
         optimizer = torch.optim.LBFGS(model.parameters(), **search)
+    elif program is pipeline:
+        optimizer = [torch.optim.AdamW(stage.parameters()) for stage in model]
     else:
         optimizer = torch.optim.AdamW(model.parameters())
     draw, losses = random.Random(1), []
     for _ in range(iterations):
-        optimizer.zero_grad()
+        model.zero_grad()
         losses.append(program(draw, model, optimizer).item())
     return losses, model

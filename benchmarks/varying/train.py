@@ -12,7 +12,6 @@ from pretrain_llama import config_of, parse_arguments
 
 from varying.buckets import Buckets
 from varying.experts import Experts
-from varying.interruptions import Interruptions
 from varying.lengths import Lengths
 from varying.training import Training
 
@@ -20,7 +19,6 @@ PROGRAMS = {
     "fixed": Training,
     "lengths": Lengths,
     "buckets": Buckets,
-    "interruptions": Interruptions,
     "experts": Experts,
 }
 

@@ -132,7 +132,59 @@ def cached_ranking(draw):
     return train(*classes, 32, data, model=model, loss=loss)
 
 
-TRAINERS = (scaled, dpo, grpo, cached_ranking)
+def translation(draw):
+    """T5, with an evaluation that generates after every fifth step."""
+    import datasets
+    import transformers as hf
+
+    words = tokenizer()
+    sizes = {"d_model": 256, "d_ff": 1024, "num_layers": 4, "num_heads": 4}
+    tokens = {"vocab_size": 512, "pad_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 0}
+    columns = ("input_ids", "labels")
+    data = {name: words(texts(draw, 8 * ITERATIONS))["input_ids"] for name in columns}
+    options = {
+        "model": hf.T5ForConditionalGeneration(hf.T5Config(**sizes, **tokens)),
+        "processing_class": words,
+        "data_collator": hf.DataCollatorForSeq2Seq(words),
+        "eval_dataset": datasets.Dataset.from_dict({name: data[name][:16] for name in columns}),
+        "arguments": {"eval_strategy": "steps", "eval_steps": 5, "predict_with_generate": True},
+    }
+    return train(hf.Seq2SeqTrainer, hf.Seq2SeqTrainingArguments, 8, data, **options)
+
+
+def gan(draw):
+    """A generator, and a judge that Lightning trains a drawn number of times before it."""
+    import lightning
+
+    class Gan(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.automatic_optimization = False
+            self.generator, self.judge = (
+                torch.nn.Sequential(*[parts.Block() for _ in range(parts.DEPTH)]) for _ in range(2)
+            )
+            self.losses = []
+
+        def training_step(self, batch, index):
+            generator, judge = self.optimizers()
+            for optimizer in [judge] * draw.randint(1, 3) + [generator]:
+                made = self.generator(parts.batch())
+                loss = self.judge(made).mean() - (optimizer is judge) * self.judge(batch).mean()
+                optimizer.zero_grad()
+                self.manual_backward(loss)
+                optimizer.step()
+            self.losses.append(loss.item())
+
+        def configure_optimizers(self):
+            return [torch.optim.Adam(each.parameters()) for each in (self.generator, self.judge)]
+
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_checkpointing": False}
+    batches = torch.utils.data.DataLoader(torch.randn(ITERATIONS, parts.BATCH, parts.WIDTH), None)
+    lightning.Trainer(max_epochs=1, accelerator="cpu", **quiet).fit(made := Gan(), batches)
+    return made.losses, made
+
+
+TRAINERS = (scaled, dpo, grpo, cached_ranking, translation, gan)
 PROGRAMS = {
     **{each.__name__: lambda _, p=each: parts.train(p, ITERATIONS) for each in parts.PROGRAMS},
     **{each.__name__: each for each in TRAINERS},

@@ -32,7 +32,6 @@ class Training:
     """
 
     batches_class = CountingBatches
-    log_every = 1  # steps; a step that logs its loss waits for the number
 
     def __init__(self, args, config: LlamaConfig, tokens):
         self.args = args
@@ -55,20 +54,16 @@ class Training:
         )
 
     def run(self) -> None:
-        """Runs all steps. Afterwards the losses in the history are numbers."""
+        """Runs all steps."""
         progress = pretrain_llama.Progress(self.args, first_step=0)
-        logged = float("nan")
         for number in range(1, self.args.steps + 1):
             began, tokens_before = time.perf_counter(), self.batches.token_count
-            loss = self.step(number)
-            if number % self.log_every == 0:
-                loss = logged = loss.item()
+            loss = self.step(number).item()
             self.history["losses"].append(loss)
             self.history["step_seconds"].append(time.perf_counter() - began)
             self.tokens_per_step.append(self.batches.token_count - tokens_before)
-            progress.report(number, logged, self.history["step_seconds"][-1])
+            progress.report(number, loss, self.history["step_seconds"][-1])
         progress.bar.close()
-        self.history["losses"] = [float(loss) for loss in self.history["losses"]]
 
     def write_record(self) -> None:
         """Writes the record that --losses asks for."""

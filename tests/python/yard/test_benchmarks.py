@@ -43,7 +43,7 @@ RATIO = ["--ratio", "1.5"]
         (compiled_steps, [*SMALL, *RATIO], "compiled: planned, fraction of ideal"),
         (
             varying_steps,
-            ["--quick", "--programs", "lengths", "interruptions"],
+            ["--quick", "--programs", "lengths", "pipeline"],
             "lengths: share of ops planned after 10 steps / target",
         ),
     ],
