@@ -16,7 +16,7 @@ import functools
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from teraio import core
 
@@ -29,12 +29,6 @@ _FLOATS_MAX = 4096
 _NAMESPACES = ("aten", "prims")
 _UNKNOWN = object()  # the result of an op that is not known
 _MAKING_EMPTY = ("empty", "new_empty")  # what the names of ops begin with that write no result
-_OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
-# Ops that write all of their first argument and do not read it.
-_OVERWRITING = {
-    *(aten.bernoulli_, aten.copy_, aten.exponential_, aten.fill_, aten.normal_),
-    *(aten.random_, aten.uniform_, aten.zero_),
-}
 # Ops with results that are not followed: they have other memory, or none that bytes describe.
 _OTHERS = {
     *(aten.set_, aten.resize_, aten.resize_as_),
@@ -46,33 +40,36 @@ class _Memory:
     """What views of one storage share: whether its contents are known.
 
     Args:
-        empty: None, or a real tensor whose memory no op has written yet.
+        other: None, or a storage with the same contents but for elements that no op has written.
+            Results that do not depend on these are equal in both.
     """
 
-    def __init__(self, empty=None):
+    def __init__(self, other=None):
         self.is_known = True
-        self._unwritten = None  # or a tensor of bytes: 1 where the memory has no contents
-        if empty is not None:
-            with real_ops():
-                self._unwritten = torch.ones(empty.untyped_storage().nbytes(), dtype=torch.uint8)
+        self._other = other
+
+    def other(self, tensor):
+        """Returns a real tensor in the memory as it is in the other storage, if there is one."""
+        if self._other is None:
+            return tensor
+        place = tensor.storage_offset(), tensor.shape, tensor.stride()
+        return tensor.new_empty(0).set_(self._other, *place)
 
     def knows(self, tensor):
         """Returns whether the contents of a real tensor in the memory are known."""
-        if not self.is_known or self._unwritten is None:
+        if not self.is_known or self._other is None:
             return self.is_known
         with real_ops():
-            return not self._part(tensor).any()
+            is_equal = torch.equal(tensor, self.other(tensor))
+        if is_equal and tensor.is_contiguous() and tensor.nbytes == self._other.nbytes():
+            self._other = None
+        return is_equal
 
-    def write(self, tensor):
-        """Notes that all elements of a real tensor in the memory are written."""
-        if self._unwritten is not None:
+    def split(self, tensor):
+        """Lets ops write what is not known to a real tensor in the memory."""
+        if self._other is None:
             with real_ops():
-                self._part(tensor).zero_()
-
-    def _part(self, tensor):
-        size = tensor.element_size()
-        whole = self._unwritten[: self._unwritten.numel() // size * size].view(_OF_SIZE[size])
-        return whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+                self._other = tensor.untyped_storage().clone()
 
 
 class _Value:
@@ -99,8 +96,12 @@ def known_value(tensor):
     """
     if not isinstance(tensor, FakeTensor):
         return tensor if _is_small(tensor) and tensor.device.type == "cpu" else None
-    value = getattr(tensor, _VALUE, None)
+    value = _value(tensor)
     return value.tensor if value is not None and value.is_known() else None
+
+
+def _value(tensor):
+    return getattr(tensor, _VALUE, None)
 
 
 def set_known_value(fake, tensor):
@@ -129,26 +130,23 @@ def follow(func, args, kwargs, result):
         kwargs: its keyword arguments.
         result: what it has returned.
     """
-    results = [each for each in _flat(result) if isinstance(each, torch.Tensor)]
+    results = _tensors_in(result)
     is_small = all(_is_small(each) or func.overloadpacket is aten.rand for each in results)
-    real = _computed(func, args, kwargs) if is_small else _UNKNOWN
+    real, other = _computed(func, args, kwargs) if is_small else (_UNKNOWN, None)
     if real is _UNKNOWN:
-        _forget_written(func, args, kwargs)
+        for value in _written(func, args, kwargs):
+            value.memory.is_known = False
         return
-    sources = _tensors_in(args) + _tensors_in(kwargs.values())
-    reals = [each for each in _flat(real) if isinstance(each, torch.Tensor)]
-    for fake, tensor in zip(results, reals, strict=True):
-        memory = _memory_of(func, tensor, sources)
-        if func.overloadpacket in _OVERWRITING:
-            memory.write(tensor)
+    sources = _tensors_in((args, kwargs))
+    for fake, *both in zip(results, _tensors_in(real), _tensors_in(other), strict=True):
         if isinstance(fake, FakeTensor):
-            setattr(fake, _VALUE, _Value(tensor, memory))
+            setattr(fake, _VALUE, _Value(both[0], _memory_of(*both, sources)))
 
 
 def set_data(fake, data):
     """Gives a fake tensor the memory of another one, as an assignment to its `data` does."""
     torch.Tensor.data.__set__(fake, data)
-    setattr(fake, _VALUE, getattr(data, _VALUE, None))
+    setattr(fake, _VALUE, _value(data))
 
 
 def sized(func, args, kwargs):
@@ -157,19 +155,40 @@ def sized(func, args, kwargs):
     Unknown fractions count as 1 where integers are among the arguments, such as lengths, which
     decide the sizes of results. The contents of such a result mean nothing.
     """
-    tensors = _tensors_in(args) + _tensors_in(kwargs.values())
+    tensors = _tensors_in((args, kwargs))
     has_integers = not all(each.is_floating_point() or each.is_complex() for each in tensors)
-    result = _run(func, args, kwargs, fills=has_integers)
+    result = _run(func, args, kwargs, _real_or_ones if has_integers else _real)
     return None if result is _UNKNOWN else result
 
 
 def _computed(func, args, kwargs):
-    """Returns the real result of an op on known values, or _UNKNOWN if one of them is not known."""
+    """Returns the real result of an op, and that of other numbers in elements that no op has
+    written. The first is _UNKNOWN if an argument is not known or decides the shape of results."""
     if getattr(func, "namespace", None) not in _NAMESPACES or func.overloadpacket in _OTHERS:
-        return _UNKNOWN
-    if makes_view(func) or func.overloadpacket in _OVERWRITING:
-        args = (_unread(args[0]), *args[1:])
-    return _run(func, args, kwargs, fills=False)
+        return _UNKNOWN, None
+    if any(map(_is_part_known, _tensors_in((args, kwargs)))):
+        return _computed_twice(func, args, kwargs)
+    real = _run(func, args, kwargs, _real)
+    if real is _UNKNOWN or not func.overloadpacket.__name__.startswith(_MAKING_EMPTY):
+        return real, real
+    with real_ops():
+        return real.zero_(), _run(func, args, kwargs, _real).fill_(1)
+
+
+def _computed_twice(func, args, kwargs):
+    """Returns what _computed() does for an op that may read such elements."""
+    for value in _written(func, args, kwargs):
+        value.memory.split(value.tensor)
+    generator = kwargs.get("generator") or torch.default_generator
+    state = generator.get_state()
+    try:
+        real = _run(func, args, kwargs, _part)
+        generator.set_state(state)
+        other = _run(func, args, kwargs, functools.partial(_part, is_other=True))
+    except (IndexError, RuntimeError):  # such as for an index that no op has written
+        return _UNKNOWN, None
+    first, second = ([(e.shape, e.stride()) for e in _tensors_in(each)] for each in (real, other))
+    return (real, other) if first == second else (_UNKNOWN, None)
 
 
 @functools.cache
@@ -181,16 +200,12 @@ def makes_view(func):
     )
 
 
-def _unread(tensor):
-    """Returns the real tensor for one that an op does not read, even if no op has written it."""
-    value = getattr(tensor, _VALUE, None)
-    return value.tensor if value is not None and value.memory.is_known else tensor
-
-
-def _run(func, args, kwargs, fills):
+def _run(func, args, kwargs, real):
+    """Returns the result of an op on `real(tensor)` for each tensor among its arguments."""
     try:
         with real_ops():
-            return func(*_reals(args, fills), **_on_cpu(_reals(kwargs, fills)))
+            args, kwargs = tree_map_only(torch.Tensor, real, (tuple(args), kwargs))
+            return func(*args, **_on_cpu(kwargs))
     except (NotImplementedError, _IsUnknown):  # the op has no kernel for the CPU
         return _UNKNOWN
 
@@ -211,22 +226,31 @@ class _IsUnknown(Exception):
     """An argument of an op is not known."""
 
 
-def _reals(values, fills):
-    """Returns `values` with the known contents of each tensor, or with ones if `fills` is set.
-
-    Raises:
-        _IsUnknown: the contents of a tensor are not known.
-    """
-    return tree_map_only(torch.Tensor, lambda tensor: _real(tensor, fills), values)
-
-
-def _real(tensor, fills):
+def _real(tensor):
+    """Returns the known contents of a tensor, or raises _IsUnknown."""
     real = known_value(tensor)
-    if real is None and fills and tensor.is_floating_point() and not tensor.is_sparse:
-        return torch.ones(tensor.shape, dtype=tensor.dtype)
     if real is None:
         raise _IsUnknown
     return real
+
+
+def _real_or_ones(tensor):
+    if known_value(tensor) is None and tensor.is_floating_point() and not tensor.is_sparse:
+        return torch.ones(tensor.shape, dtype=tensor.dtype)
+    return _real(tensor)
+
+
+def _is_part_known(tensor):
+    value = _value(tensor)
+    return value is not None and value.memory.is_known and not value.is_known()
+
+
+def _part(tensor, is_other=False):
+    """Returns the contents of a tensor of which some elements may be known."""
+    value = _value(tensor)
+    if value is None or not value.memory.is_known:
+        return _real(tensor)
+    return value.memory.other(value.tensor) if is_other else value.tensor
 
 
 def _on_cpu(kwargs):
@@ -236,27 +260,24 @@ def _on_cpu(kwargs):
     return kwargs
 
 
-def _memory_of(func, tensor, sources):
+def _memory_of(tensor, other, sources):
     """Returns the `_Memory` of a real result: of a source whose bytes it shares, or its own."""
     address = tensor.untyped_storage()._cdata
-    for source in sources:
-        value = getattr(source, _VALUE, None)
+    for value in map(_value, sources):
         if value is not None and value.tensor.untyped_storage()._cdata == address:
             return value.memory
-    is_empty = func.overloadpacket.__name__.startswith(_MAKING_EMPTY)
-    return _Memory(tensor if is_empty else None)
+    return _Memory(None if other is tensor else other.untyped_storage())
 
 
-def _forget_written(func, args, kwargs):
+def _written(func, args, kwargs):
+    """Returns the `_Value`s of the arguments that an op changes."""
     written = _written_arguments(func)
     if not written:
-        return
+        return []
     names = [argument.name for argument in func._schema.arguments]
     given = [*zip(names, args, strict=False), *kwargs.items()]
-    for tensor in _tensors_in(value for name, value in given if name in written):
-        value = getattr(tensor, _VALUE, None)
-        if value is not None:
-            value.memory.is_known = False
+    tensors = _tensors_in([value for name, value in given if name in written])
+    return [value for value in map(_value, tensors) if value is not None]
 
 
 @functools.cache
@@ -275,21 +296,8 @@ def _written_arguments(func):
 
 
 def _tensors_in(values):
-    found = []
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            found.append(value)
-        elif isinstance(value, (list, tuple)):
-            found += [each for each in value if isinstance(each, torch.Tensor)]
-    return found
-
-
-def _flat(result):
-    """Returns the tensors of a result, of which one may be a list."""
-    results = result if isinstance(result, (list, tuple)) else (result,)
-    return [
-        each for part in results for each in (part if isinstance(part, (list, tuple)) else (part,))
-    ]
+    """Returns the tensors among values and within lists of them."""
+    return [each for each in tree_leaves(values) if isinstance(each, torch.Tensor)]
 
 
 def _is_small(tensor):

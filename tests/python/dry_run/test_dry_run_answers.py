@@ -141,6 +141,7 @@ USES = (
     "loss = sum(model(row[: n]).sum() for row, n in zip(tokens, (tokens > 0).sum(1).tolist()))",
     "rows, where = torch.nonzero(tokens, as_tuple=True); loss = model(rows).sum()",
     "tokens.fill_(2); loss = model(tokens).sum(); assert tokens.sum() == 64",
+    "of = tokens.new_empty(9); of[tokens[0]] = tokens[0]; assert of[tokens[0] + 0].sum() == 16",
     "ids = tokens.new_empty(3); ids[0] = 3; ids[1:] = tokens[0, :2]; assert ids.sum() == 7",
     "ids.numpy()[0] = 5; held = torch.zeros(3); held.data = ids; assert held.tolist() == [5, 2, 2]",
 )
