@@ -54,17 +54,15 @@ def test_it_runs_to_its_end(benchmark, options, figure, text, tmp_path):
     assert figure in rows(tmp_path / f"{benchmark.__name__}.json")
 
 
-def test_dry_run_has_the_ops_and_the_peak_of_the_real_run(text, tmp_path, monkeypatch):
-    programs = dry_run.programs
-    monkeypatch.setattr(dry_run, "programs", lambda args: dict([*programs(args).items()][:1]))
-    monkeypatch.setattr(
-        dry_run, "BUDGET_RATIO", 1.5
-    )  # ops of the tiny model need more than a third
-    small = ["--preset", "tiny", "--rounds", "1", "--data", text]
-    folders = ["--cache", str(tmp_path / "cache"), "--output", str(tmp_path)]
-    assert dry_run.main([*small, *folders]) == 0
+def test_dry_run_has_the_ops_and_the_peak_of_the_real_run(tmp_path):
+    kinds = ["recurrent", "convolutions"]
+    assert dry_run.main(["--small", "--kinds", *kinds, "--output", str(tmp_path)]) == 0
     found = rows(tmp_path / "dry_run.json")
-    assert found["llama tiny: equal ops"]["ratio"] == 1
-    assert found["llama tiny: peak"]["met"] is True
-    steps = ("step", "planned step", "planned step, of a real profile")
-    assert {f"llama tiny: {step}" for step in steps} <= found.keys()
+    for kind in kinds:
+        assert found[f"{kind}: equal ops"]["ratio"] == 1
+        assert found[f"{kind}: peak"]["met"] is True
+    steps = ("step, of a dry run", "step, of another machine")
+    assert {f"{kind}: {step}" for kind in kinds for step in steps} <= found.keys()
+    largest = [found[f"error, {step}: largest"]["value"] for step in steps]
+    errors = [[abs(found[f"{kind}: {step}"]["ratio"] - 1) for kind in kinds] for step in steps]
+    assert largest == [max(each) for each in errors]
