@@ -112,8 +112,9 @@ class OpMode(TorchDispatchMode):
         if func is aten._local_scalar_dense.default:
             return self._read(args[0])
         running = core.running_op()
-        if running == "aten::linear" and func is aten.add.Tensor:
-            func = aten.add_.Tensor  # as without a subclass: the bias to the product
+        adds_bias = running == "aten::linear" and func is aten.add.Tensor
+        if adds_bias and args[0].dim() > args[1].dim():
+            func = aten.add_.Tensor  # as without a subclass, unless vmap has swapped them
         is_inside = self._is_on_parts or running
         if not self.is_counting or is_inside or not core.is_this_thread_observed():
             return self._run_counted(func, args, kwargs)
@@ -161,6 +162,9 @@ class OpMode(TorchDispatchMode):
         return self._value_policy.number(torch.bool, guess=left.shape == right.shape)
 
     def _run(self, func, args, kwargs):
+        if func is aten.sparse_compressed_tensor.comp_plain_value:
+            args = (*args, self._size_of_compressed(func, *args[:2], kwargs["layout"]))
+            func = aten.sparse_compressed_tensor.comp_plain_value_size
         if (compressed := compressed_result(func, args, kwargs)) is not None:
             return compressed
         if func is aten._grouped_mm.default:
@@ -193,9 +197,25 @@ class OpMode(TorchDispatchMode):
             count = self._value_policy.size(func, args[0].numel())
         return with_elements(result, count, is_coalesced=True)
 
+    def lengths(self, func, indices):
+        """Returns how long dimensions are at least, by the places in each that a tensor names."""
+        known = known_value(indices)
+        if known is None:
+            return [self._value_policy.size(func, None) for _ in indices]
+        with real_ops():
+            return [max(row, default=-1) + 1 for row in known.tolist()]
+
+    def _size_of_compressed(self, func, compressed, plain, layout):
+        size = compressed.shape[-1] - 1, *self.lengths(func, plain[None])
+        return size if layout == torch.sparse_csr else size[::-1]
+
     def _sized_result(self, func, args, kwargs):
         """Returns the result of an op whose size depends on unknown data, or raises an `Error`."""
         if not has_sized_result(func, args):
+            with self:
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
             raise Error(unknown_shape_message(func)) from None
         return result_of_size(
             func, args, kwargs, self._value_policy.size(func, candidates(func, args))
@@ -400,6 +420,7 @@ class FakeModes:
         patches.wrap(fake_tensor, "run_fallback_kernel", _with_known_lengths)
         for owner, name in _MAKING_FROM_LISTS:
             patches.wrap(owner, name, _of_numbers)
+        patches.wrap(torch, "sparse_coo_tensor", self._with_size)
         patches.wrap(torch.utils, "swap_tensors", _swapping)
         patches.set(torch, "compile", _compile_nothing)
         patches.set(torch.nn.init, "_no_grad_trunc_normal_", _normal_without_bounds)
@@ -427,6 +448,17 @@ class FakeModes:
     def _array(self, tensor):
         with _disable_current_modes():
             return self._value_policy.array(tensor, known_value(tensor))
+
+    def _with_size(self, make):
+        """Wraps what makes a sparse tensor, whose size PyTorch reads from its indices."""
+
+        @functools.wraps(make)
+        def wrapper(indices, values, *args, **kwargs):
+            if isinstance(indices, FakeTensor) and not args and kwargs.get("size") is None:
+                kwargs["size"] = (*self.ops.lengths("torch.sparse_coo_tensor", indices), *values.shape[1:])
+            return make(indices, values, *args, **kwargs)
+
+        return wrapper
 
     def _numpy(self, method):
         @functools.wraps(method)

@@ -333,13 +333,21 @@ def _is_saved(file):
 class _Pickler(pickle.Pickler):
     """Keeps of a fake tensor what its type, its layout and its known contents are."""
 
+    def __init__(self, file):
+        super().__init__(file)
+        self._parts = []
+
     def persistent_id(self, obj):
         if not isinstance(obj, FakeTensor):
             return None
         known = known_value(obj)
         content = None if known is None else known.tolist()
         is_parameter = isinstance(obj, torch.nn.Parameter)
-        layout = tuple(obj.shape), obj.stride(), obj.dtype
+        if obj.layout == torch.strided:
+            layout = tuple(obj.shape), obj.stride(), obj.dtype
+        else:
+            layout = obj.detach()._reduce_ex_internal(2)[1]  # how it is made of its parts
+            self._parts.append(layout)  # tensors that live have identities of their own
         return id(obj), layout, is_parameter, obj.requires_grad, content
 
 
@@ -356,7 +364,7 @@ class _Unpickler(pickle.Unpickler):
         number, layout, is_parameter, needs_gradient, content = pid
         if number not in self._made:
             with self._modes.fakes, self._counting:
-                tensor = _new_tensor(*layout, content)
+                tensor = _new_tensor(layout, content)
             if is_parameter:
                 tensor = torch.nn.Parameter(tensor, needs_gradient)
             self._made[number] = tensor.requires_grad_(needs_gradient)
@@ -386,7 +394,13 @@ def _content_of(archive):
     return _Archive._open[archive]._content
 
 
-def _new_tensor(shape, stride, dtype, content):
+def _new_tensor(layout, content):
+    if layout[0] == torch.sparse_coo:
+        indices, values, shape, is_coalesced = layout[1]
+        return torch.sparse_coo_tensor(indices, values, shape, is_coalesced=is_coalesced)
+    if isinstance(layout[0], torch.layout):
+        return torch.sparse_compressed_tensor(*layout[1], layout=layout[0])
+    shape, stride, dtype = layout
     if content is None:
         return torch.empty_strided(shape, stride, dtype=dtype)
     return torch.tensor(content, dtype=dtype).reshape(shape)

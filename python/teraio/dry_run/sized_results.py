@@ -1,7 +1,7 @@
 """Results whose size depends on data, such as nonzero's, for a size that is given."""
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
@@ -86,7 +86,8 @@ def result_of_size(func, args, kwargs, count):
 
 
 # Ops that make another form of a dense tensor, which may select some of its elements.
-_MAKING_SPARSE = {aten._to_sparse, aten._to_sparse_csr, aten._to_sparse_csc}
+_COMPRESSING = {aten._to_sparse_csr: torch.sparse_csr, aten._to_sparse_csc: torch.sparse_csc}
+_MAKING_SPARSE = {aten._to_sparse, *_COMPRESSING}
 # Ops that make a compressed matrix of its parts.
 _MAKING_COMPRESSED = {
     aten.sparse_compressed_tensor.comp_plain_value_size,
@@ -103,13 +104,11 @@ def compressed_result(func, args, kwargs):
     None: the op is another one.
     """
     if func in _MAKING_COMPRESSED and isinstance(args[2], FakeTensor):
-        mode, device = args[2].fake_mode, args[2].fake_device
-        with in_kernel_invocation_manager(mode):
-            made = func(*args, **{**kwargs, "device": torch.device("meta")})
-        return FakeTensor(mode, made, device)
-    if func is not aten.mm.default or args[0].layout not in COMPRESSED:
-        return None
-    if args[1].layout != torch.strided:
+        return with_elements(args[2], len(args[2]), False, kwargs["layout"], args[3])
+    if func.overloadpacket in _COMPRESSING and args[0].layout in COMPRESSED:
+        return with_elements(args[0], args[0]._nnz(), False, _COMPRESSING[func.overloadpacket])
+    is_product = func is aten.mm.default and args[0].layout in COMPRESSED
+    if not is_product or args[1].layout != torch.strided:
         return None
     return args[1].new_empty((args[0].shape[0], args[1].shape[1]))
 
@@ -175,14 +174,15 @@ def _merged(indices):
     return min(indices.shape[1], -(-count // step) * step)
 
 
-def with_elements(fake, count, is_coalesced):
-    """Returns a sparse fake tensor with the form of another one and `count` elements."""
-    shape = fake.shape
-    if fake.layout == torch.sparse_coo:
+def with_elements(fake, count, is_coalesced, layout=None, shape=None):
+    """Returns a sparse fake tensor with `count` elements, whose form is that of another one where
+    no other is given."""
+    shape, layout = shape or fake.shape, layout or fake.layout
+    if layout == torch.sparse_coo:
         dimensions, options = fake.sparse_dim(), {"is_coalesced": is_coalesced}
         sizes = [(dimensions, count), (count, *shape[dimensions:])]
-    elif fake.layout in COMPRESSED:
-        compressed, options = shape[COMPRESSED.index(fake.layout)], {"layout": fake.layout}
+    elif layout in COMPRESSED:
+        compressed, options = shape[COMPRESSED.index(layout)], {"layout": layout}
         sizes = [(compressed + 1,), (count,), (count,)]
     else:
         return fake
