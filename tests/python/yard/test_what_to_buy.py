@@ -69,6 +69,17 @@ def test_row_has_the_machine_with_the_least_price_per_token():
     assert "| GeForce RTX 4090 | 128 GB | 2 |" in text
 
 
+def test_measured_rows_have_ours_at_the_same_tokens():
+    large = grid.Part("8b", ("full-bf16",), 16, ("rtx-4090",), (128,), (0,))
+    small = grid.Part("8b", ("full-bf16",), 2, ("rtx-4090",), (128,), (0,))
+    plans = [(next(small.questions()), run(step_s=10.0))]
+    plans.append((next(large.questions()), run(step_s=52.0) | {"tokens": 131_072}))
+    text = page.text_of(outcomes() + plans)
+    # 62 micro-batches of 3 s after the first two.
+    assert f"{524_288 / (10 + 62 * 3):,.0f} (524k tokens, 128 GB of host memory)" in text
+    assert f"{16_384 / 10:,.0f} (16k tokens, 128 GB of host memory)" in text  # of 4,096
+
+
 def test_table_for_browsers_has_a_row_for_each_of_our_plans():
     text = fit_table.text_of(outcomes(teraio=NO_ROOM)[:1] + outcomes()[1:])
     table = json.loads(text.removeprefix("window.TERAIO_FIT = ").removesuffix(";\n"))
