@@ -6,7 +6,7 @@ from pathlib import Path
 
 from evaluation import cases, kernels, retime
 from evaluation.command import teraio
-from teraio.dry_run import accelerator
+from teraio import accelerator
 
 PACKAGE = cases.ROOT / "python" / "teraio"
 BUILT_PACKAGE = cases.ROOT / "build" / "python" / "teraio"

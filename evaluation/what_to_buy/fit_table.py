@@ -4,7 +4,7 @@ import datetime
 import json
 
 from evaluation.what_to_buy import offers, page, steps
-from teraio.dry_run import accelerator
+from teraio import accelerator
 
 COLUMNS = (
     "model device training host_memory_gb drives tokens_per_step memory_needed_bytes "

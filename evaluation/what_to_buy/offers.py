@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from teraio.dry_run import accelerator
+from teraio import accelerator
 
 FILE = Path(__file__).with_name("offers.json")
 # What a program can use of a device: the rest is for the CUDA context and rounding.

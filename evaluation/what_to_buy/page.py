@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evaluation import cases, document, tables
 from evaluation.what_to_buy import offers, steps
-from teraio.dry_run import accelerator
+from teraio import accelerator
 
 PAGE = cases.ROOT / "docs" / "what_to_buy.md"
 MEASURED = Path(__file__).with_name("measured.json")

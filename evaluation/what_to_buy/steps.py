@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evaluation import cases, kernels, retime, traces
 from evaluation.command import CommandFailed, teraio
-from teraio.dry_run import accelerator
+from teraio import accelerator
 
 MICRO_BATCH, SEQUENCE_LENGTH = 4, 2048
 MICRO_BATCH_TOKENS = MICRO_BATCH * SEQUENCE_LENGTH

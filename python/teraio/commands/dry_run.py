@@ -71,7 +71,7 @@ def dry_run(arguments):
 
 
 def _checked(options):
-    from teraio.dry_run.accelerator import load
+    from teraio.accelerator import load
 
     program = program_of(options)
     options.accelerator = load(options.accelerator)

@@ -10,7 +10,7 @@ from time import perf_counter
 import torch
 import torch.nn.functional as F
 
-from teraio.dry_run.accelerator import Accelerator, to_json
+from teraio.accelerator import Accelerator, to_json
 from teraio.files.atomic_file import replace_file
 
 aten = torch.ops.aten

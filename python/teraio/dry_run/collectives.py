@@ -2,7 +2,7 @@
 
 import torch
 
-from teraio.dry_run.accelerator import Accelerator
+from teraio.accelerator import Accelerator
 
 # By what a collective's name begins with, two functions of the number of devices: the share of its
 # bytes that crosses each device's link, and the number of steps of the ring.

@@ -10,7 +10,7 @@ from math import prod
 import torch
 from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 
-from teraio.dry_run.accelerator import Accelerator
+from teraio.accelerator import Accelerator
 from teraio.dry_run.collectives import Links
 from teraio.dry_run.known_values import makes_view
 from teraio.dry_run.workspaces import workspaces

@@ -1,17 +1,13 @@
 """The device that a suggestion is for: its rates, and the memory that a run may use of it."""
 
-import os
 from dataclasses import dataclass, replace
 
-from teraio.errors import Error
+from teraio.accelerator import file_of_cpu, load, name_of_gpu
 
 # The part of the free memory that a run may use. The rest is for what a dry run does not see:
 # memory inside of kernels, the context of a GPU, and rounding. The default of a run on a GPU is
 # the same.
 _USABLE_SHARE = 0.92
-
-# GPUs whose names do not contain the words of their file's name.
-_NAMES = {"NVIDIA H100 80GB HBM3": "h100-sxm"}
 
 
 @dataclass(frozen=True)
@@ -44,8 +40,6 @@ def find_device(name, accelerator_name, world_size):
     """
     import torch
 
-    from teraio.dry_run.accelerator import load
-
     if accelerator_name is not None and name is None:
         return _absent_device(load(accelerator_name))
     name = name or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -69,10 +63,9 @@ def _absent_device(accelerator):
 
 def _cpu(accelerator_name, world_size):
     from teraio import core
-    from teraio.dry_run.accelerator import load
     from teraio.units import format_size
 
-    measured = _file_of_cpu()
+    measured = file_of_cpu()
     is_known = accelerator_name is not None or measured.exists()
     unmeasured = replace(load("h100-nvl"), name="this CPU")
     accelerator = load(accelerator_name or str(measured)) if is_known else unmeasured
@@ -101,40 +94,10 @@ def _gpu(name, accelerator):
     )
 
 
-def _file_of_cpu():
-    """Returns the path of the accelerator file of this machine's CPU, which may be missing."""
-    import torch
-
-    from teraio.directories import cache_directory
-
-    return cache_directory() / f"cpu-{os.uname().machine}-{torch.get_num_threads()}-threads.json"
-
-
 def _measure_cpu():
     """Measures this machine's CPU, keeps the file, and returns the accelerator."""
-    from teraio.dry_run.accelerator import load
     from teraio.dry_run.calibration import calibrate
 
     print("teraio: measuring this CPU once, for about half a minute", flush=True)
-    calibrate(_file_of_cpu(), show=lambda line: None)
-    return load(str(_file_of_cpu()))
-
-
-def name_of_gpu(gpu):
-    """Returns the name of the accelerator file for a GPU by the name that CUDA gives it.
-
-    Raises:
-        teraio.Error: there is none.
-    """
-    from teraio.dry_run.accelerator import known_names
-
-    if gpu in _NAMES:
-        return _NAMES[gpu]
-    words = set(gpu.lower().replace("-", " ").split())
-    for name in known_names():
-        if set(name.split("-")) <= words:
-            return name
-    raise Error(
-        f"the rates of {gpu} are not known: give a similar device with --accelerator, "
-        f"one of {', '.join(known_names())}, or a file"
-    )
+    calibrate(file_of_cpu(), show=lambda line: None)
+    return load(str(file_of_cpu()))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from teraio.dry_run.accelerator import Accelerator, known_names, load, parse, to_json
+from teraio.accelerator import Accelerator, known_names, load, parse, to_json
 from teraio.dry_run.collectives import Links
 from teraio.dry_run.roofline import Roofline
 from teraio.errors import Error

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from teraio.dry_run.accelerator import load, to_json
+from teraio.accelerator import load, to_json
 
 
 @pytest.fixture

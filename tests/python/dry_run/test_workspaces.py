@@ -10,8 +10,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from teraio import core
+from teraio.accelerator import load
 from teraio.dry_run import workspaces
-from teraio.dry_run.accelerator import load
 
 half = torch.bfloat16
 

@@ -1,14 +1,18 @@
 """Accelerator files: the rates of a device, from its data sheet or measured on the device."""
 
 import json
+import os
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from math import log
 from pathlib import Path
 
+from teraio.directories import cache_directory
 from teraio.errors import Error
 
 FORMAT = "teraio-accelerator/1"
+# GPUs whose names do not contain the words of their file's name.
+_NAMES = {"NVIDIA H100 80GB HBM3": "h100-sxm"}
 _KNOWN = Path(__file__).parent / "accelerators"
 
 
@@ -35,6 +39,13 @@ class Accelerator:
     note: str = ""
     library: str = ""  # the library whose workspaces ops have: "onednn", or "" for none
     measured: dict[str, list] = field(default_factory=dict)
+
+    def seconds_at_peak(self, flops: dict[str, int]) -> float | None:
+        """Returns the time of `flops`, by precision, at the device's peak. None without any, or if
+        a peak is not known."""
+        if not flops or not flops.keys() <= self.flops_per_second.keys():
+            return None
+        return sum(count / self.flops_per_second[name] for name, count in flops.items())
 
     def rate(self, kind: str, work: float) -> float | None:
         """Returns the measured rate per second of a kind of op with this work, or None."""
@@ -79,6 +90,47 @@ def load(name: str) -> Accelerator:
     except (OSError, ValueError) as error:
         raise Error(f"{path} cannot be read: {error}") from None
     return parse(content, str(path))
+
+
+def of_device(device: str) -> Accelerator | None:
+    """Returns the accelerator of a device of this machine: "cpu", "cuda" or "cuda:1".
+
+    Returns None if its rates are not known, as those of a CPU that `teraio suggest` has not
+    measured.
+    """
+    import torch
+
+    try:
+        if device == "cpu":
+            return load(str(file_of_cpu()))
+        return load(name_of_gpu(torch.cuda.get_device_name(device)))
+    except Error:
+        return None
+
+
+def file_of_cpu():
+    """Returns the path of the accelerator file of this machine's CPU, which may be missing."""
+    import torch
+
+    return cache_directory() / f"cpu-{os.uname().machine}-{torch.get_num_threads()}-threads.json"
+
+
+def name_of_gpu(gpu):
+    """Returns the name of the accelerator file for a GPU by the name that CUDA gives it.
+
+    Raises:
+        teraio.Error: there is none.
+    """
+    if gpu in _NAMES:
+        return _NAMES[gpu]
+    words = set(gpu.lower().replace("-", " ").split())
+    for name in known_names():
+        if set(name.split("-")) <= words:
+            return name
+    raise Error(
+        f"the rates of {gpu} are not known: give a similar device with --accelerator, "
+        f"one of {', '.join(known_names())}, or a file"
+    )
 
 
 _NUMBERS = {
