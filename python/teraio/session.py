@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from teraio import core, verbosity
+from teraio import accelerator, core, verbosity
 from teraio.directories import cache_directory
 from teraio.errors import Error
 from teraio.escapes import address_pins, higher_order_ops, intercepted_methods, unfinished_ops
@@ -153,8 +153,10 @@ class Session:
         self._verification = Verification(verify)
         self._settings = settings
         self._writer = RunWriter(self, report, settings, self._created_at) if report else None
+        self._accelerator = accelerator.of_device(core_options["device"])
         self._status_display = StatusDisplay(
             self._core,
+            accelerator=self._accelerator,
             ranks=ranks,
             is_planned=policy == "planned",
             report=report,
@@ -439,6 +441,9 @@ class Session:
         - `step_ns`: the time of an iteration under the plan, as simulated.
         - `bound_ns`: a time that no plan can undercut.
         - `natural_peak_bytes`: the peak of an iteration with unlimited device memory.
+        - `flops`: the FLOPs of an iteration's products, convolutions, attentions and recurrent
+          layers by precision, without what is computed again. `at_peak_ns`: their time at the peak
+          rates of the device, or None if these are not known.
         - `device_budget_bytes`, `write_budget_bytes`: the limits of one iteration that the plan was
           made for; the first one is below the session's budget. The second one may be None.
         - `plan_from_step`: the first step that followed the plan; that of the session is 1.
@@ -450,6 +455,8 @@ class Session:
         prediction = self._core.prediction()
         if prediction is not None:
             prediction["bound_ns"] = self._core.bound_ns()
+            at_peak = self._accelerator and self._accelerator.seconds_at_peak(prediction["flops"])
+            prediction["at_peak_ns"] = at_peak and round(at_peak * 1e9)
         return prediction
 
     def share(self):

@@ -113,7 +113,9 @@ void run_nested(ActiveSession& session, ObservedThread& thread, const OpInfo& in
   NestedPins pins(session, thread, info);
   visit_arguments(pins, info, *stack);
   OpCapture* capture = thread.capture.get();
-  if (capture == nullptr || !capture->wants(info, *stack)) return call_below(op, keys, stack);
+  if (capture == nullptr) return call_below(op, keys, stack);
+  capture->count_flops(info, arguments_of(info, *stack));
+  if (!capture->wants(info, *stack)) return call_below(op, keys, stack);
   capture->begin_call(op, info, *stack);
   call_below(op, keys, stack);
   capture->end_call(results_of(info, *stack));

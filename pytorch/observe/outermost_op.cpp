@@ -66,7 +66,10 @@ void OutermostOp::begin_capture(const c10::OperatorHandle& op, const torch::jit:
 }
 
 void OutermostOp::finish(std::span<const c10::IValue> results) {
-  if (thread_.capture != nullptr) end_capture(*thread_.capture, results);
+  if (thread_.capture != nullptr) {
+    facts_.flops = &thread_.capture->flops();
+    end_capture(*thread_.capture, results);
+  }
   if (requests_.is_origin_wanted) session_.origins->note_nodes(first_node_, *facts_.origin);
 }
 

@@ -39,6 +39,7 @@ std::unique_ptr<at::ObserverContext> begin_call(const at::RecordFunction& call) 
   }
   const torch::jit::Stack arguments(values.end() - info.argument_count, values.end());
   capture->look_at_part(info, arguments);
+  capture->count_flops(info, arguments);
   if (!capture->wants(info, arguments)) return nullptr;
   capture->begin_call(*op, info, arguments);
   return std::make_unique<CapturedCallContext>(info);

@@ -4,10 +4,13 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "replay/op_flops.h"
 #include "storages/fake_storage.h"
 #include "storages/inner_tensors.h"
 #include "storages/storage_walk.h"
@@ -88,19 +91,34 @@ c10::StorageImpl& known_storage_of(const at::Tensor& tensor) {
   return *tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
 }
 
+// Whether a backward pass calls the op with gradients enabled, which it does to compute again what
+// it needs. One whose own gradients are wanted has them enabled, too, and keeps its graph.
+bool is_recomputation() {
+  return c10::GradMode::is_enabled() && torch::autograd::get_current_node() != nullptr &&
+         !torch::autograd::get_current_graph_task_keep_graph();
+}
+
 }  // namespace
 
 OpCapture::OpCapture(const engine::OpFrame& frame, const c10::OperatorHandle& op,
                      const OpInfo& info, const torch::jit::Stack& stack, bool is_dry,
                      bool has_wrappers)
-    : frame_(frame), is_dry_(is_dry), captured_(std::make_unique<CapturedOp>()) {
+    : frame_(frame),
+      is_dry_(is_dry),
+      captured_(std::make_unique<CapturedOp>()),
+      counts_flops_(!is_dry && !is_recomputation()) {
   is_exact_ = info.has_known_effects && info.completes_results && !changes_an_argument(info) &&
               (is_dry || !has_mode());
   captured_->name = info.name;
   captured_->has_wrappers = has_wrappers;
   if (has_wrappers) look_at_part(info, stack);
+  count_flops(info, arguments_of(info, stack));
   is_single_ = is_exact_ && !has_wrappers && !is_composed(info, arguments_of(info, stack));
   if (is_single_) begin_call(op, info, stack);
+}
+
+void OpCapture::count_flops(const OpInfo& info, std::span<const c10::IValue> arguments) {
+  if (counts_flops_ && !is_in_call()) add_flops(info.name, arguments, flops_);
 }
 
 bool OpCapture::can_capture(const at::Tensor& tensor) const {

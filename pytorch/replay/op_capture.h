@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "engine/use.h"
+#include "iteration/profile.h"
 #include "op_info.h"
 #include "replay/captured_op.h"
 
@@ -32,6 +33,11 @@ class OpCapture {
   // calls on the tensors inside them come from a WrappedCalls.
   OpCapture(const engine::OpFrame& frame, const c10::OperatorHandle& op, const OpInfo& info,
             const torch::jit::Stack& stack, bool is_dry, bool has_wrappers);
+
+  // Adds the FLOPs of a call within the outermost op, unless autograd runs a part of the forward
+  // pass again (checkpoints of activations).
+  void count_flops(const OpInfo& info, std::span<const c10::IValue> arguments);
+  const iteration::FlopsByPrecision& flops() const { return flops_; }
 
   // Whether a call of an op within the outermost one is to be captured. If so, begin_call()
   // precedes it and end_call() follows it; where it raises, end_call() does not.
@@ -82,6 +88,8 @@ class OpCapture {
   std::unordered_map<uint64_t, size_t> made_;  // index in CapturedOp::made, by id of the tensor
   std::optional<CapturedCall> call_;           // under way
   const OpInfo* call_info_ = nullptr;
+  const bool counts_flops_;
+  iteration::FlopsByPrecision flops_;
   bool is_call_exact_ = true;
   bool is_exact_ = true;
   bool is_single_ = false;  // runs a kernel of its own

@@ -12,6 +12,7 @@
 
 #include "iteration/op_origin.h"
 #include "iteration/op_sequence.h"
+#include "iteration/profile.h"
 #include "iteration/signature.h"
 #include "trace/trace.h"
 
@@ -110,6 +111,7 @@ struct OpFacts {
   std::optional<iteration::OpOrigin> origin = {};
   std::string place = {};  // in the program, for people
   OpReplay replay = {};
+  const iteration::FlopsByPrecision* flops = nullptr;  // null: they are not counted
   bool has_differed = false;  // a replay has given other bytes: the op is not replayed any more
 };
 

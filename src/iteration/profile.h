@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -11,6 +13,9 @@
 #include "trace/trace.h"
 
 namespace teraio::iteration {
+
+// As accelerator files name precisions, such as "bfloat16".
+using FlopsByPrecision = std::map<std::string, int64_t>;
 
 struct Profile {
   trace::Trace trace;
@@ -26,6 +31,7 @@ struct Profile {
   // Bytes of tensors that live through the whole iteration, that no op touches, and that stay on
   // the device.
   int64_t untouched_bytes = 0;
+  FlopsByPrecision flops = {};  // of the program, without replays; empty: they are not known
 
   trace::OpIndex op_count() const { return static_cast<trace::OpIndex>(trace.ops.size()); }
 };

@@ -74,6 +74,7 @@ Profile envelope(const Profile& a, const Profile& b) {
   }
   add_reads(profile, b);
   profile.untouched_bytes = std::max(profile.untouched_bytes, b.untouched_bytes);
+  profile.flops.clear();
   const std::string& name = a.trace.name;
   profile.trace.name = fmt::format("{}, resized to {} bytes",
                                    name.substr(0, name.find(", resized")), born_bytes(profile));

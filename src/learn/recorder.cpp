@@ -15,6 +15,7 @@ void Recorder::start(uint64_t first_new_id) {
   ops_.clear();
   events_.clear();
   tensors_.clear();
+  flops_.clear();
 }
 
 trace::TensorIndex Recorder::index_of(engine::LiveTensor& tensor) {
@@ -47,6 +48,8 @@ void Recorder::record_op(const OpRecord& record) {
   }
   if (!record.nested_uses.empty()) record_nested_uses(record);
   if (record.origin.is_known()) name_births(record);
+  if (record.flops != nullptr)
+    for (const auto& [precision, count] : *record.flops) flops_[precision] += count;
   ops_.push_back({record.name, record.signature, record.input_count,
                   std::max<int64_t>(record.duration_ns, 0),
                   std::max<int64_t>(record.workspace_bytes, 0), record.is_replayable, record.origin,
@@ -166,6 +169,7 @@ iteration::Profile Recorder::finish(
   iteration::Profile profile;
   const std::vector<bool> is_used = append_ops(profile);
   profile.trace.tensors = tensors_;
+  profile.flops = flops_;
   for (engine::LiveTensor* tensor : alive) {
     if (tensor->life == engine::Life::kKeptForRecipes) continue;  // the program has dropped it
     if (!is_recorded(*tensor)) {

@@ -41,6 +41,7 @@ struct OpRecord {
   bool is_replayable = false;
   std::span<engine::LiveTensor* const> replay_inputs;
   iteration::OpOrigin origin = {};  // names the tensors that the op makes
+  const iteration::FlopsByPrecision* flops = nullptr;
 };
 
 class Recorder {
@@ -115,6 +116,7 @@ class Recorder {
   std::vector<RecordedOp> ops_;
   std::vector<Event> events_;
   std::vector<trace::Tensor> tensors_;
+  iteration::FlopsByPrecision flops_;
   std::unordered_map<uint64_t, Description> descriptions_;  // by tensor id
 };
 

@@ -12,6 +12,7 @@ Prediction predict(const iteration::Profile& profile, const hardware::Hardware& 
   Prediction prediction;
   prediction.limits = limits;
   prediction.hardware = hardware;
+  prediction.flops = profile.flops;
   plan::Limits unlimited;
   unlimited.device_budget_bytes = std::numeric_limits<int64_t>::max() / 2;
   if (const Result<simulate::Run> ideal =

@@ -302,6 +302,7 @@ void Runtime::note_op(const engine::OpFrame& frame, std::string_view name,
     record.is_replayable = is_replayable;
     record.replay_inputs = facts.replay.inputs;
     record.origin = facts.origin.value_or(iteration::OpOrigin());
+    record.flops = facts.flops;
     recorder_.record_op(record);
   }
   births_.remove_first(births.size());

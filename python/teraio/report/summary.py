@@ -113,6 +113,9 @@ def _time_facts(directory):
         reached = f"the step reaches {percent(times.ideal / times.measured)} of this speed"
         note = reached if times.ideal <= times.measured else "measured steps are faster still"
         yield Fact("compute alone (ideal)", duration(times.ideal), note)
+    if utilisation := directory.run.get("flop_utilisation"):
+        note = "of the device's peak; what is computed again does not count"
+        yield Fact("model FLOP utilisation", percent(utilisation), note)
 
 
 def _traffic_facts(directory, uses):

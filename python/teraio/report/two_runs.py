@@ -62,13 +62,15 @@ def _differences(directories):
         title = {"ideal": "compute alone (ideal)", "bound": "no plan is faster than"}
         values = [getattr(each, name) for each in times]
         yield _row(title.get(name, f"step, {name}"), values, summary.duration)
+    utilisations = [run.get("flop_utilisation") for run in runs]
+    yield _row("model FLOP utilisation", utilisations, summary.percent)
     for cause in ("read", "memory"):
         values = [run["stall_by_cause_seconds"][cause] for run in runs]
         yield _row(f"step waits for {cause}", values, summary.duration)
     for name, field in (("written", "ssd_bytes_written"), ("read", "ssd_bytes_read")):
         yield _row(f"{name} per step", [each.median(field) for each in directories], _size)
     yield _row("drive wear per day", per_day, _size)
-    yield _row("ops that followed a plan", [_planned_share(run) for run in runs], _share)
+    yield _row("ops that followed a plan", [_planned_share(run) for run in runs], summary.percent)
 
 
 def _row(name, values, text):
@@ -86,10 +88,6 @@ def _change(before, after):
 
 def _size(size_bytes):
     return format_size(round(size_bytes))
-
-
-def _share(share):
-    return summary.percent(share)
 
 
 def _planned_share(run):

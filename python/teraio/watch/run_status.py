@@ -23,9 +23,11 @@ class RunStatus:
     Args:
         core: the `core.Session`.
         is_planned: whether the session makes plans.
+        accelerator: the `Accelerator` that it runs on, or None if that is not known.
     """
 
-    def __init__(self, core, is_planned):
+    def __init__(self, core, is_planned, accelerator=None):
+        self._accelerator = accelerator
         self._core = core
         self._is_planned = is_planned
         self._drives = core.drive_shares()
@@ -51,6 +53,8 @@ class RunStatus:
           `write_bytes_per_second` over the last seconds, and with what the tier can do,
           `read_limit_bytes_per_second` and `write_limit_bytes_per_second`.
         - `stall_share`: of the last steps, the share of their time that was spent waiting.
+        - `flop_utilisation`: of the time of a step, the share that its model FLOPs take at the peak
+          rates of the device. None if these are not known.
         - `wear_per_day`: the share of its rated writes that the drive which wears out first gets
           per day, at the rate of the last steps. None if no drive is rated.
         - `memory_bytes`: the maxima of equal parts of the last steps, the newest last.
@@ -75,6 +79,7 @@ class RunStatus:
             "natural_peak_bytes": prediction.get("natural_peak_bytes"),
             "tiers": {tier: self._tier(tier) for tier in self._tiers(counters)},
             "stall_share": self._stall_share(),
+            "flop_utilisation": self._flop_utilisation(prediction, step_seconds),
             "wear_per_day": self._wear_per_day(counters),
             "memory_bytes": self._memory.cells(),
         }
@@ -126,6 +131,12 @@ class RunStatus:
         duration_ns = sum(step["duration_ns"] for step in self._recent)
         stall_ns = sum(step["stall_read_ns"] + step["stall_memory_ns"] for step in self._recent)
         return stall_ns / duration_ns if duration_ns else None
+
+    def _flop_utilisation(self, prediction, step_seconds):
+        if self._accelerator is None or step_seconds is None:
+            return None
+        at_peak = self._accelerator.seconds_at_peak(prediction.get("flops", {}))
+        return at_peak and at_peak / step_seconds
 
     def _tiers(self, counters):
         has_host = counters["host_reserved_peak_bytes"] > 0

@@ -92,6 +92,7 @@ class RunWriter:
             "ssd_bytes_read": counters["ssd_bytes_read"],
             "ssd_bytes_written": counters["ssd_bytes_written"],
             "predicted_step_seconds": _seconds(prediction.get("step_ns")),
+            "flop_utilisation": _flop_utilisation(prediction, iterations),
             "bound_fraction": _bound_fraction(prediction),
             "prediction": prediction or None,
             "stall_by_cause_seconds": {
@@ -138,6 +139,12 @@ def _bound_fraction(prediction):
     if not prediction.get("bound_ns"):
         return None
     return prediction["ideal_ns"] / prediction["bound_ns"]
+
+
+def _flop_utilisation(prediction, iterations):
+    if not prediction.get("at_peak_ns"):
+        return None
+    return prediction["at_peak_ns"] / 1e9 / _median_seconds(iterations, "duration_ns")
 
 
 def _seconds(duration_ns):

@@ -17,6 +17,7 @@ class StatusDisplay:
 
     Args:
         core: the `core.Session`.
+        accelerator: the `Accelerator` that the session runs on, or None if it is not known.
         ranks: the `Ranks` of this process. Only the first rank has a status line.
         is_planned: whether the session makes plans.
         report: the path of the directory for the report, or None.
@@ -26,8 +27,8 @@ class StatusDisplay:
     After end(), its phase is "ended".
     """
 
-    def __init__(self, core, *, ranks, is_planned, report, has_line):
-        self._status = RunStatus(core, is_planned)
+    def __init__(self, core, *, accelerator, ranks, is_planned, report, has_line):
+        self._status = RunStatus(core, is_planned, accelerator)
         self._has_line = has_line and ranks.local_rank == 0
         self._job = {
             "local_rank": ranks.local_rank,

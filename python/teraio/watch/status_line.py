@@ -150,6 +150,7 @@ def parts(status):
         *_step_time(status),
         f"memory {memory_text(status)}",
         *_share("stall", status["stall_share"]),
+        *_share("MFU", status["flop_utilisation"]),
         *(f"{name} {tier_text(tier)}" for name, tier in status["tiers"].items()),
         *_share("wear per day", status["wear_per_day"]),
         *_plan(status["plan"]),

@@ -171,6 +171,7 @@ STATUS = {
         }
     },
     "stall_share": 0.08,
+    "flop_utilisation": 0.38,
     "wear_per_day": 0.0031,
     "plan": {
         "from_step": 9,
@@ -186,7 +187,7 @@ STATUS = {
 def test_line_has_the_most_important_parts_that_fit():
     assert fitting(parts(STATUS), 300) == (
         "following a plan, step 128 | 3.21 s/step (predicted 3.10 s, ideal 2.40 s) | "
-        "memory 11.8 GB of 12.0 GB | stall 8 % | "
+        "memory 11.8 GB of 12.0 GB | stall 8 % | MFU 38 % | "
         "ssd read 2.10 GB/s of 3.40 GB/s, write 1.00 GB/s of 2.90 GB/s | wear per day 0.31 % | "
         "plan of step 9, 4 % faster, found in 12.00 s"
     )
@@ -198,7 +199,8 @@ def test_line_has_the_most_important_parts_that_fit():
 
 def test_line_leaves_out_what_is_not_known():
     unknown = dict.fromkeys(
-        ("step_seconds", "predicted_step_seconds", "stall_share", "wear_per_day", "plan")
+        ("step_seconds", "predicted_step_seconds", "stall_share", "flop_utilisation")
+        + ("wear_per_day", "plan")
     )
     assert parts({**STATUS, **unknown, "phase": "learning", "step": 0, "tiers": {}}) == [
         "learning, step 0",
