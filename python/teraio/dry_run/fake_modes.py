@@ -455,7 +455,8 @@ class FakeModes:
         @functools.wraps(make)
         def wrapper(indices, values, *args, **kwargs):
             if isinstance(indices, FakeTensor) and not args and kwargs.get("size") is None:
-                kwargs["size"] = (*self.ops.lengths("torch.sparse_coo_tensor", indices), *values.shape[1:])
+                lengths = self.ops.lengths("torch.sparse_coo_tensor", indices)
+                kwargs["size"] = (*lengths, *values.shape[1:])
             return make(indices, values, *args, **kwargs)
 
         return wrapper
