@@ -5,6 +5,7 @@ the program imports them, because importing Inductor takes seconds and most prog
 A graph whose kernels are not known one by one runs as one opaque op.
 """
 
+import contextlib
 import functools
 import weakref
 
@@ -47,6 +48,9 @@ class CompiledGraphs:
             for name in ("run", "boxed_run"):
                 if hasattr(runner, name):
                     self._patches.wrap_function(runner, name, _running_a_library)
+            for name in ("load_constants", "update_constant_buffer"):
+                if hasattr(runner, name):
+                    self._patches.wrap_function(runner, name, _with_constants)
 
     def remove(self):
         """Undoes install()."""
@@ -123,6 +127,22 @@ def _running_a_library(run):
         return _as_opaque_op("aoti::model", call, inputs, *args, mutated=range(len(inputs)))
 
     return run_observed
+
+
+def _with_constants(load):
+    """Wraps what gives a model of AOTInductor its constants. It copies them or keeps addresses."""
+
+    @functools.wraps(load)
+    def load_resident(runner, tensors, *args, **kwargs):
+        keeps_addresses = kwargs.get("user_managed", args[2:3] == (True,))
+        with contextlib.ExitStack() as stack:
+            for tensor in tensors.values():
+                stack.callback(core.Pin(tensor).release)
+                if keeps_addresses:
+                    tensor.data_ptr()  # the tensor stays from then on
+            return load(runner, tensors, *args, **kwargs)
+
+    return load_resident
 
 
 def _as_opaque_op(name, call, inputs, *args, mutated):

@@ -380,16 +380,19 @@ def test_check_of_alignment_pins_nothing():
 @pytest.mark.full
 def test_models_of_aot_inductor_get_what_was_idle(tmp_path):
     with torch.no_grad():
-        model, example = torch.nn.Sequential(torch.nn.GELU()), torch.ones(200, 200)
+        model, example = torch.nn.Sequential(torch.nn.Linear(200, 200)), torch.ones(200, 200)
         exported = torch.export.export(model.eval(), (example,))
     path = torch._inductor.aoti_compile_and_package(exported, package_path=str(tmp_path / "m.pt2"))
     loader = torch._inductor.aoti_load_package(path).loader
     [expected] = loader.run([example * 3])
-    for run in (loader.run, loader.boxed_run):
+    for run, keeps_addresses in ((loader.run, False), (loader.boxed_run, True)):
         with budgets.offload("64MB", evict_after_every_op=True) as session:
+            weights = {name: value * 1 for name, value in model.state_dict().items()}
             idle = example * 3
             torch.zeros(1) + 1
-            assert session.counters()["bytes_away"] >= idle.nbytes
+            assert session.counters()["bytes_away"] >= 2 * idle.nbytes
+            loader.load_constants(weights, False, True, keeps_addresses)
+            torch.zeros(1) + 1
             [result] = run([idle])
             torch.zeros(1) + 1
             assert session.counters()["bytes_away"] >= 2 * idle.nbytes
