@@ -16,7 +16,7 @@ import functools
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_map_only
 
 from teraio import core
 
@@ -130,15 +130,15 @@ def follow(func, args, kwargs, result):
         kwargs: its keyword arguments.
         result: what it has returned.
     """
-    results = _tensors_in(result)
+    results = tensors_in(result)
     is_small = all(_is_small(each) or func.overloadpacket is aten.rand for each in results)
     real, other = _computed(func, args, kwargs) if is_small else (_UNKNOWN, None)
     if real is _UNKNOWN:
         for value in _written(func, args, kwargs):
             value.memory.is_known = False
         return
-    sources = _tensors_in((args, kwargs))
-    for fake, *both in zip(results, _tensors_in(real), _tensors_in(other), strict=True):
+    sources = tensors_in((args, kwargs))
+    for fake, *both in zip(results, tensors_in(real), tensors_in(other), strict=True):
         if isinstance(fake, FakeTensor):
             setattr(fake, _VALUE, _Value(both[0], _memory_of(*both, sources)))
 
@@ -155,7 +155,7 @@ def sized(func, args, kwargs):
     Unknown fractions count as 1 where integers are among the arguments, such as lengths, which
     decide the sizes of results. The contents of such a result mean nothing.
     """
-    tensors = _tensors_in((args, kwargs))
+    tensors = tensors_in((args, kwargs))
     has_integers = not all(each.is_floating_point() or each.is_complex() for each in tensors)
     result = _run(func, args, kwargs, _real_or_ones if has_integers else _real)
     return None if result is _UNKNOWN else result
@@ -166,7 +166,7 @@ def _computed(func, args, kwargs):
     written. The first is _UNKNOWN if an argument is not known or decides the shape of results."""
     if getattr(func, "namespace", None) not in _NAMESPACES or func.overloadpacket in _OTHERS:
         return _UNKNOWN, None
-    if any(map(_is_part_known, _tensors_in((args, kwargs)))):
+    if any(map(_is_part_known, tensors_in((args, kwargs)))):
         return _computed_twice(func, args, kwargs)
     real = _run(func, args, kwargs, _real)
     if real is _UNKNOWN or not func.overloadpacket.__name__.startswith(_MAKING_EMPTY):
@@ -187,7 +187,7 @@ def _computed_twice(func, args, kwargs):
         other = _run(func, args, kwargs, functools.partial(_part, is_other=True))
     except (IndexError, RuntimeError):  # such as for an index that no op has written
         return _UNKNOWN, None
-    first, second = ([(e.shape, e.stride()) for e in _tensors_in(each)] for each in (real, other))
+    first, second = ([(e.shape, e.stride()) for e in tensors_in(each)] for each in (real, other))
     return (real, other) if first == second else (_UNKNOWN, None)
 
 
@@ -276,7 +276,7 @@ def _written(func, args, kwargs):
         return []
     names = [argument.name for argument in func._schema.arguments]
     given = [*zip(names, args, strict=False), *kwargs.items()]
-    tensors = _tensors_in([value for name, value in given if name in written])
+    tensors = tensors_in([value for name, value in given if name in written])
     return [value for value in map(_value, tensors) if value is not None]
 
 
@@ -295,9 +295,22 @@ def _written_arguments(func):
     }
 
 
-def _tensors_in(values):
-    """Returns the tensors among values and within lists of them."""
-    return [each for each in tree_leaves(values) if isinstance(each, torch.Tensor)]
+def tensors_in(tree):
+    """Returns the tensors in nested arguments. tree_leaves() of torch would be too slow here."""
+    found = []
+    _collect(tree, found)
+    return found
+
+
+def _collect(value, found):
+    if isinstance(value, torch.Tensor):
+        found.append(value)
+    elif isinstance(value, (tuple, list)):
+        for element in value:
+            _collect(element, found)
+    elif isinstance(value, dict):
+        for element in value.values():
+            _collect(element, found)
 
 
 def _is_small(tensor):

@@ -12,7 +12,7 @@ from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 
 from teraio.accelerator import Accelerator
 from teraio.dry_run.collectives import Links
-from teraio.dry_run.known_values import makes_view
+from teraio.dry_run.known_values import makes_view, tensors_in
 from teraio.dry_run.workspaces import workspaces
 
 aten = torch.ops.aten
@@ -94,7 +94,7 @@ class Roofline:
             op = self._ops[func] = _describe(func)
         if op.is_free:
             return self._accelerator.op_ns
-        inputs, outputs = _tensors((args, kwargs)), _tensors(result)
+        inputs, outputs = tensors_in((args, kwargs)), tensors_in(result)
         if op.namespace in ("c10d", "_c10d_functional"):
             return self._links.duration_ns(func, args, inputs, outputs)
         key = (func, _shapes(inputs), _shapes(outputs), _settings(args))
@@ -111,7 +111,7 @@ class Roofline:
         flops = _flops(op, func, args, kwargs, result) // (2 if is_causal else 1)
         seconds = bytes_moved / self._memory_rate(op.kind, bytes_moved)
         if flops:
-            precision = _precision(op.kind, _tensors((args, kwargs)), device)
+            precision = _precision(op.kind, tensors_in((args, kwargs)), device)
             seconds = max(
                 bytes_moved / self._memory_rate("memory", bytes_moved),
                 flops / self._compute_rate(op.kind, precision, flops, is_causal),
@@ -185,24 +185,6 @@ def _kind(packet, name):
     return "memory"
 
 
-def _tensors(tree):
-    """Returns the tensors in nested arguments. tree_leaves() of torch would be too slow here."""
-    found = []
-    _collect(tree, found)
-    return found
-
-
-def _collect(value, found):
-    if isinstance(value, torch.Tensor):
-        found.append(value)
-    elif isinstance(value, (tuple, list)):
-        for element in value:
-            _collect(element, found)
-    elif isinstance(value, dict):
-        for element in value.values():
-            _collect(element, found)
-
-
 def _shapes(tensors):
     return tuple((tuple(t.shape), _strides(t), t.dtype) for t in tensors)
 
@@ -235,17 +217,19 @@ def _rows_bytes(tensor):
 
 
 def _bytes_moved(op, args, kwargs, result):
-    results = _tensors(result)
-    by_rows = [each for each in _tensors(args) if op.is_by_rows and each.is_sparse]
+    results = tensors_in(result)
+    by_rows = [each for each in tensors_in(args) if op.is_by_rows and each.is_sparse]
     if by_rows:
         return 3 * sum(map(_rows_bytes, by_rows))
     written = sum(map(_size_bytes, results))
     if op.is_gathering:
-        indices = sum(_size_bytes(t) for t in _tensors((args, kwargs)) if not t.is_floating_point())
+        indices = sum(
+            _size_bytes(t) for t in tensors_in((args, kwargs)) if not t.is_floating_point()
+        )
         return 2 * written + indices
-    read = {id(tensor): tensor for tensor in _tensors(kwargs)}
+    read = {id(tensor): tensor for tensor in tensors_in(kwargs)}
     for value, is_written in zip(args, op.written, strict=False):
-        tensors = _tensors(value)
+        tensors = tensors_in(value)
         if is_written and not results:
             written += sum(map(_size_bytes, tensors))  # foreach and fused ops return nothing
         if not (is_written and op.is_filling):

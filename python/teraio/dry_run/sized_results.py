@@ -3,9 +3,8 @@
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils._pytree import tree_leaves
 
-from teraio.dry_run.known_values import known_value, real_ops, set_known_value
+from teraio.dry_run.known_values import known_value, real_ops, set_known_value, tensors_in
 
 aten = torch.ops.aten
 _INDICES = "_teraio_indices"  # the attribute of a sparse fake tensor that has its real indices
@@ -129,7 +128,7 @@ def completed(func, args, result):
         set_known_value(result, known)
     if not isinstance(result, FakeTensor) or result.layout == torch.strided:
         return None
-    operands = [each for each in tree_leaves(args) if _is_sparse(each)]
+    operands = [each for each in tensors_in(args) if each.layout != torch.strided]
     counts = [each._nnz() for each in operands]
     is_sum = func.overloadpacket in _SUMS and len(counts) > 1
     count = sum(counts) if is_sum else max(counts, default=0)
@@ -192,10 +191,6 @@ def with_elements(fake, count, is_coalesced, layout=None, shape=None):
         *indices, values = (torch.empty(size, dtype=torch.int64, device="meta") for size in sizes)
         made = make(*indices, values.to(fake.dtype), shape, device="meta", **options)
         return FakeTensor(fake.fake_mode, made, fake.fake_device)
-
-
-def _is_sparse(value):
-    return isinstance(value, torch.Tensor) and value.layout != torch.strided
 
 
 def grouped_product(left, right, offs=None, bias=None, out_dtype=None):

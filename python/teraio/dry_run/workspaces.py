@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from teraio import core
 from teraio.dry_run.forked_server import CallFailed, ForkedServer
-from teraio.dry_run.known_values import known_value, makes_view, real_ops
+from teraio.dry_run.known_values import known_value, makes_view, real_ops, tensors_in
 from teraio.dry_run.sized_results import COMPRESSED
 
 _log = logging.getLogger("teraio")
@@ -103,10 +103,10 @@ def _described(value):
 
 
 def _find(func, args, kwargs, result):
-    given = _tensors((args, kwargs))
-    if any(each.layout != torch.strided for each in (*given, *_tensors(result))):
+    given = tensors_in((args, kwargs))
+    if any(each.layout != torch.strided for each in (*given, *tensors_in(result))):
         return _product(args, result) if func in (aten.mm.default, aten.addmm.default) else 0
-    is_small = sum(map(_size_bytes, [*given, *_tensors(result)])) < _LARGE_BYTES
+    is_small = sum(map(_size_bytes, [*given, *tensors_in(result)])) < _LARGE_BYTES
     if not given or is_small or _is_plain(func, given):
         return 0
     if func is aten.mkldnn_rnn_layer_backward.default:
@@ -170,7 +170,7 @@ def _sized(measure, func, args, kwargs, result):
     Raises:
         CallFailed: the op does not run on contents or sizes that are made up.
     """
-    given, results = _tensors((args, kwargs)), _tensors(result)
+    given, results = tensors_in((args, kwargs)), tensors_in(result)
     largest = max((*given, *results), key=_size_bytes)
     share = _MEASURED_BYTES_MAX / sum(map(_size_bytes, (*given, *results)))
     if share * (_OF_FEW if largest.shape[0] == 1 else 1) >= 1:
@@ -320,10 +320,6 @@ def _extent(shape, strides):
     if 0 in shape:
         return 0
     return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
-
-
-def _tensors(tree):
-    return [each for each in tree_leaves(tree) if isinstance(each, torch.Tensor)]
 
 
 def _size_bytes(tensor):
