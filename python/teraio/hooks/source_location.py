@@ -10,7 +10,7 @@ from teraio.hooks.generated_lines import locations
 
 _TORCH = str(Path(torch.__file__).parent) + "/"
 _TERAIO = str(Path(__file__).parents[1]) + "/"
-_STAND_IN = _TERAIO + "stand_in.py"  # a program, though it comes with TERAIO
+_STAND_IN = _TERAIO + "stand_in/"  # a program, though it comes with TERAIO
 # The files of torch between a tensor's method and the operator that it calls.
 _METHODS = tuple(
     _TORCH + name
@@ -36,7 +36,7 @@ def is_of_program(path):
 
 
 def _is_own(path):
-    return path.startswith(("<", _TERAIO)) and path != _STAND_IN
+    return path.startswith(("<", _TERAIO)) and not path.startswith(_STAND_IN)
 
 
 @functools.lru_cache(maxsize=1024)

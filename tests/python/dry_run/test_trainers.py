@@ -1,13 +1,10 @@
 """Dry runs of trainers of several kinds: their peaks are those of runs."""
 
 import importlib.util
-from pathlib import Path
 
 import drawn
 import pytest
 from trace_peak import peak_bytes
-
-FRONT_ENDS = Path(__file__).parents[1] / "programs" / "front_ends"
 
 GAN = """\
 import lightning
@@ -58,13 +55,6 @@ for step in range(6):
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
-"""
-
-TUNED = f"""\
-import sys
-sys.path.append({str(FRONT_ENDS)!r})
-sys.argv[1:] = ["packed", "outcome"]
-import sft
 """
 
 LOOP = """
@@ -124,7 +114,7 @@ def loss_of_batch():
 # A mixture of experts, and what stands in for a script.
 EXPERTS = """\
 import sys
-import teraio.stand_in
+from teraio.stand_in.__main__ import main
 from transformers import MixtralConfig
 
 MixtralConfig(
@@ -132,14 +122,13 @@ MixtralConfig(
     num_attention_heads=4, num_key_value_heads=2, num_local_experts=4,
 ).save_pretrained("experts")
 sys.argv[1:] = "experts --sequence 64 --micro-batches 2 --steps 6".split()
-teraio.stand_in.main()
+main()
 """
 
 TRAINERS = {
     "lightning": GAN,
     "transformers": SAVED,
     "transformers, experts": EXPERTS,
-    "trl": TUNED,
     "mambapy": SEQUENCES,
     "monai": VOLUMES,
     "torch_geometric": GRAPHS,

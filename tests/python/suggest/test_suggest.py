@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -211,3 +212,18 @@ def test_the_suggested_line_keeps_its_promises(suggest, known_drive, execute, tm
     assert run["device_peak_bytes"] <= 150_000_000
     measured = run["steps"][-1]["seconds"]
     print(f"measured {measured:.2f} s per step, predicted {found['step_ns'] / 1e9:.2f} s")
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("UNet2DModel", "UNet2DModel is none of DiTTransformer2DModel, "),
+        ("WanTransformer3DModel", "pip install what is missing of transformers diffusers"),
+    ],
+)
+def test_a_stand_in_names_what_it_lacks(execute, tmp_path, kind, expected):
+    (tmp_path / "config.json").write_text(json.dumps({"_class_name": kind}))
+    without = "import sys; sys.modules['diffusers'] = None; from teraio.stand_in import __main__"
+    outcome = execute(sys.executable, "-c", f"{without}; __main__.main()", "config.json")
+    assert outcome.code == 2
+    assert expected in outcome.err
