@@ -1,4 +1,4 @@
-"""`make test-wheels`: tries the wheel in dist/ for this Python, in a new environment for each PyTorch.
+"""`make test-wheels`: tries this Python's wheel in dist/, in a fresh environment for each PyTorch.
 
     python tools/wheels/try_wheel.py DIR [VERSION...]
 
@@ -33,7 +33,7 @@ def the_wheel():
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
     wheels = list((ROOT / "dist").glob(f"teraio-*-{python}-*.whl"))
     if len(wheels) != 1:
-        raise SystemExit(f"dist/ has {len(wheels)} wheels for {python}, not one: run `make release`")
+        raise SystemExit(f"dist/ has {len(wheels)} wheels for {python}: run `make release`")
     return wheels[0]
 
 
