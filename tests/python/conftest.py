@@ -1,6 +1,7 @@
 """What the Python tests share: running commands, and a small job for those that plan."""
 
 import contextlib
+import importlib.util
 import json
 import os
 import shutil
@@ -33,6 +34,18 @@ class Outcome:
 
     def __repr__(self):
         return f"exit code {self.code}\n--- stdout\n{self.out}--- stderr\n{self.err}"
+
+
+@pytest.fixture(scope="session")
+def small_models(tmp_path_factory):
+    """A folder of small models and of what the examples train them on."""
+    for package in ("transformers", "peft", "trl", "diffusers", "lightning"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"missing: the package {package}")
+    folder = tmp_path_factory.mktemp("small")
+    program = Path(__file__).parent / "programs" / "front_ends" / "small.py"
+    subprocess.run([sys.executable, program], cwd=folder, check=True, capture_output=True)
+    return folder
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import sys
 import drawn
 import emulated_gpu
 import pytest
-from front_end_trainings import ENVIRONMENT, Training, by_ranks, check_equal_bits
+from front_end_trainings import ENVIRONMENT, PROGRAMS, Training, by_ranks, check_equal_bits
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 # By the library and the way to train: the share of the peak.
@@ -36,5 +36,6 @@ def test_two_ranks_on_a_gpu_each(warm_gpu_server, backend, way, tmp_path):
         )
 
     run = by_ranks(warm_gpu_server, 2, environment)
-    training = Training(run, tmp_path, "parallel.py", way, options=("--device", "cuda"))
+    words = [PROGRAMS / "parallel.py", way]
+    training = Training(run, tmp_path, words, options=("--device", "cuda"))
     check_equal_bits(training, WAYS[backend, way], launch=launch)

@@ -5,14 +5,12 @@ They take turns, and the day draws the share.
 
 import importlib.util
 import json
-import os
-import subprocess
-import sys
 
 import drawn
 import pytest
 from front_end_trainings import (
     ENVIRONMENT,
+    FOLLOWED,
     LEAST_SHARE,
     PROGRAMS,
     SHARES,
@@ -20,6 +18,8 @@ from front_end_trainings import (
     alone,
     by_ranks,
     check_equal_bits,
+    example,
+    launched,
 )
 from warm_python import WarmPython
 
@@ -41,43 +41,60 @@ TITAN = ("titan_on_cpus",) if importlib.util.find_spec("torchtitan") else ()
 # DDP's buckets hold all gradients, and a reduction uses a bucket as a whole.
 SHARES_OF_DDP = (50, 35)
 
-# The packages whose peak a dry run tells.
-PREDICTED = ("transformers", "lightning", "trl", "peft", "diffusers", "torchtitan")
+# The iteration from which a plan is in force where many ops take as long to plan as some steps.
+FOLLOWED_OF_MANY_OPS = 9
 
-# The iteration from which a plan is in force: its many ops take as long to plan as some steps.
-FOLLOWED = {"diffusers": 9}
-
-# The folders that front ends write checkpoints to.
-CHECKPOINTS = {"transformers": "checkpoints", "lightning": ".", "torchtitan": "rank0/dump"}
-
-# By what each of them shows: the package that it needs, its program, and the ways to train with it,
-# each in a process of its own and the same folder.
+# Examples, small. Of options that are given twice, the last one counts.
+LIGHTNING = "--model {small}/llama --data {small}/texts/data.json --length 64 "
+TRAINER = "finetune_trainer.py --per_device_train_batch_size 4 --use_cpu " + LIGHTNING
+LIGHTNING = "finetune_lightning.py --steps 8 " + LIGHTNING
+SAVING = "--output_dir checkpoints --max_steps 8 --save_strategy no "
+TRAINER += SAVING
+SFT = "finetune_sft.py --model_name_or_path {small}/llama-256 --dataset_name {small}/texts "
+SFT += "--packing --max_length 64 --per_device_train_batch_size 2 --use_cpu --bf16 False " + SAVING
+GRPO = "train_grpo.py --model_name_or_path {small}/llama-256 --dataset_name {small}/prompts "
+GRPO += "--num_generations 4 --max_completion_length 16 --per_device_train_batch_size 4 "
+GRPO += "--use_cpu --bf16 False " + SAVING
+UNET = "finetune_diffusion.py --model {small}/stable-diffusion --images {small}/images --size 32 "
+UNET += "--steps 12 "
+STAND_IN = "../python/teraio/stand_in/__main__.py --batch 2 --sequence 8 --steps 12 "
+DIT = STAND_IN + "{small}/DiTTransformer2DModel.json --pixels 128 "
+FLUX = STAND_IN + "{small}/FluxTransformer2DModel.json --pixels 128 "
+WAN = STAND_IN + "{small}/WanTransformer3DModel.json --pixels 96 --frames 9 --precision fp32 "
+# A dry run does not apply torch.compile, and ends where accelerate loads a pipeline of diffusers. How
+# much memory generating takes depends on the tokens.
+NOT_PREDICTED = ("--torch_compile", "finetune_diffusion.py", "train_grpo.py")
+# By what each of them shows: the ways to train, each in a process of its own and the same folder.
 ALONE = {
-    "Trainer": ("transformers", "hf_trainer.py", "fp32"),
-    "Trainer in bf16 with accumulation": ("transformers", "hf_trainer.py", "bf16, accumulating"),
-    "Trainer with checkpointing": ("transformers", "hf_trainer.py", "checkpointing"),
-    "Trainer with torch_compile": ("transformers", "hf_trainer.py", "compiled"),
-    "Trainer that resumes": ("transformers", "hf_trainer.py", "saved", "resumed"),
-    "PEFT's LoRA": ("peft", "lora.py", "fp32"),
-    "TRL's SFTTrainer": ("trl", "sft.py", "packed"),
-    "Lightning": ("lightning", "lightning_fit.py", "fp32"),
-    "Lightning in bf16-mixed": ("lightning", "lightning_fit.py", "bf16-mixed"),
-    "Lightning that resumes": ("lightning", "lightning_fit.py", "saved", "resumed"),
-    "diffusers, a UNet": ("diffusers", "diffusion.py", "UNet, EMA"),
-    "diffusers, a UNet's LoRA": ("diffusers", "diffusion.py", "UNet, LoRA"),
-    "diffusers, Flux": ("diffusers", "diffusion.py", "Flux"),
-    "diffusers, Flux's LoRA in bf16": ("diffusers", "diffusion.py", "Flux, LoRA, bf16"),
-    "diffusers, Wan with checkpointing": ("diffusers", "diffusion.py", "Wan, checkpointing"),
-    "diffusers, Wan's LoRA": ("diffusers", "diffusion.py", "Wan, LoRA"),
-    "TorchTitan": ("torchtitan", "titan.py", "one process"),
-    "TorchTitan with full checkpointing": ("torchtitan", "titan.py", "full checkpointing"),
-    "TorchTitan with selective checkpointing": (
-        "torchtitan",
-        "titan.py",
-        "selective checkpointing",
-    ),
-    "TorchTitan with accumulation": ("torchtitan", "titan.py", "accumulating"),
-    "TorchTitan that resumes": ("torchtitan", "titan.py", "saved", "resumed"),
+    "Trainer": [TRAINER],
+    "Trainer in bf16 with accumulation": [TRAINER + "--bf16 --gradient_accumulation_steps 2"],
+    "Trainer with checkpointing": [TRAINER + "--gradient_checkpointing"],
+    "Trainer with torch_compile": [TRAINER + "--torch_compile"],
+    "Trainer that resumes": [
+        TRAINER + "--save_strategy steps --save_steps 2 --max_steps 2",
+        TRAINER + "--resume_from_checkpoint checkpoints/checkpoint-2",
+    ],
+    "PEFT's LoRA": [TRAINER + "--lora_rank 8"],
+    "TRL's SFTTrainer": [SFT],
+    "TRL's GRPOTrainer": [GRPO],
+    "Lightning": [LIGHTNING],
+    "Lightning in bf16-mixed": [LIGHTNING + "--precision bf16-mixed"],
+    "Lightning that resumes": [LIGHTNING + "--steps 2", LIGHTNING + "--resume last.ckpt"],
+    "diffusers, a UNet": [UNET],
+    "diffusers, a UNet's LoRA": [UNET + "--lora-rank 8"],
+    "diffusers, DiT": [DIT],
+    "diffusers, Flux": [FLUX + "--precision fp32"],
+    "diffusers, Flux's LoRA": [FLUX + "--lora 8 --pixels 192"],
+    "diffusers, Wan with checkpointing": [WAN + "--checkpointing"],
+    "diffusers, Wan's LoRA": [WAN + "--lora 8"],
+}
+CHECKPOINT = "--checkpoint.enable --checkpoint.interval="
+TITAN_ALONE = {
+    "TorchTitan": [""],
+    "TorchTitan with full checkpointing": ["--activation_checkpoint.mode=full"],
+    "TorchTitan with selective checkpointing": ["--activation_checkpoint.mode=selective"],
+    "TorchTitan with accumulation": ["--training.global_batch_size=8"],
+    "TorchTitan that resumes": [CHECKPOINT + "2 --training.steps=2", CHECKPOINT + "100"],
 }
 # What writes a checkpoint after 6 iterations, and after 12.
 AFTER_CHECKPOINT = 7
@@ -92,11 +109,16 @@ ACCELERATE = ("-m", "accelerate.commands.launch", "--multi_gpu", "--num_processe
 ACCELERATE += ("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no")
 # Two processes on one machine, by the launcher that starts them.
 RANKS = {
-    "Trainer by accelerate launch": (ACCELERATE, "transformers", "hf_trainer.py", "DDP"),
-    "Lightning's DDP": (TORCHRUN, "lightning", "lightning_fit.py", "DDP"),
+    "Trainer by accelerate launch": (ACCELERATE, TRAINER + "--ddp_backend gloo"),
+    "Lightning's DDP": (TORCHRUN, LIGHTNING),
 }
 # Two processes of TorchTitan without a launcher: how each of them is parallel.
-PARALLEL = ("FSDP2", "tensor parallel", "pipeline")
+DEGREE = "--parallelism.{}_parallel_degree=2"
+PARALLEL = {
+    "FSDP2": ["--parallelism.data_parallel_shard_degree=2"],
+    "tensor parallel": [DEGREE.format("tensor")],
+    "pipeline": [DEGREE.format("pipeline"), "--parallelism.pipeline_parallel_schedule=1F1B"],
+}
 # The same with PyTorch alone, and the number of processes.
 PARALLEL_PYTORCH = {
     "interleaved 1F1B": 2,
@@ -122,19 +144,27 @@ def warm_titan():
 
 
 @pytest.mark.parametrize("name", drawn.in_turn(ALONE))
-def test_one_process(warm_packages, warm_titan, tmp_path, name):
-    package, program, *ways = ALONE[name]
-    pytest.importorskip(package)
-    server = warm_titan if package == "torchtitan" else warm_packages
+def test_one_process(warm_packages, small_models, tmp_path, name):
+    lines = ALONE[name]
+    training = Training(
+        alone(warm_packages), tmp_path, *(example(line, small_models) for line in lines)
+    )
+    folder = "." if len(lines) > 1 else None
+    followed = FOLLOWED_OF_MANY_OPS if name.startswith("diffusers") else FOLLOWED
+    peak_bytes = check_equal_bits(training, drawn.one_of(SHARES, name), folder, followed)
+    if len(lines) == 1 and not any(word in lines[0] for word in NOT_PREDICTED):
+        assert training.predicted_peak_bytes() == pytest.approx(peak_bytes, rel=0.02)
 
-    training = Training(alone(server), tmp_path, program, *ways)
-    folder = CHECKPOINTS[package] if "saved" in ways else None
-    options = {"followed": FOLLOWED[package]} if package in FOLLOWED else {}
-    peak_bytes = check_equal_bits(training, drawn.one_of(SHARES, name), folder, **options)
-    # A dry run does not apply torch.compile, which changes the peak.
-    if package in PREDICTED and len(ways) == 1 and ways != ["compiled"]:
-        predicted_bytes = training.predicted_peak_bytes()
-        assert predicted_bytes == pytest.approx(peak_bytes, rel=0.02)
+
+@pytest.mark.parametrize("name", drawn.in_turn(TITAN_ALONE))
+def test_one_process_of_torchtitan(warm_titan, tmp_path, name):
+    pytest.importorskip("torchtitan")
+    ways = [[PROGRAMS / "titan.py", *options.split()] for options in TITAN_ALONE[name]]
+    training = Training(alone(warm_titan), tmp_path, *ways)
+    folder = "rank0/dump" if len(ways) > 1 else None
+    peak_bytes = check_equal_bits(training, drawn.one_of(SHARES, name), folder)
+    if len(ways) == 1:
+        assert training.predicted_peak_bytes() == pytest.approx(peak_bytes, rel=0.02)
 
 
 DISCARDING = """
@@ -148,27 +178,29 @@ assert session.counters()["on_demand_replays"] > 500
 """
 
 
-def test_equal_bits_when_all_that_can_be_is_discarded_after_every_op(warm_packages, tmp_path):
-    pytest.importorskip("transformers")
+def test_equal_bits_when_all_that_can_be_is_discarded_after_every_op(
+    warm_packages, small_models, tmp_path
+):
     (tmp_path / "discarding.py").write_text(DISCARDING)
-    training = [PROGRAMS / "hf_trainer.py", "one step"]
+    training = example(TRAINER + "--max_steps 1", small_models)
+    training = [PROGRAMS / "outcome.py", *training]
     stock, actual = tmp_path / "stock.json", tmp_path / "actual.json"
     for arguments in (
         [*training, stock],
         [tmp_path / "discarding.py", tmp_path, *training, actual],
     ):
-        (done,) = warm_packages.run([(arguments, {})], tmp_path, os.environ | ENVIRONMENT)
+        done = alone(warm_packages)(arguments, tmp_path)
         assert done.returncode == 0, (done.stdout, done.stderr)
     assert json.loads(actual.read_text()) == json.loads(stock.read_text())
 
 
-SAVING = """
+SAVES = """
 import sys
 import accelerate.utils.other, peft, transformers  # before the session
 import teraio
-from small_llama import make_llama
+config = transformers.AutoConfig.from_pretrained(sys.argv[2])
 with teraio.offload("1GB", ssd=sys.argv[1]) as session:
-    model = make_llama()
+    model = transformers.AutoModelForCausalLM.from_config(config)
     model.save_pretrained("model")
     accelerate.utils.other.save(model.state_dict(), "states", safe_serialization=True)
     config = peft.LoraConfig(target_modules=["q_proj"])
@@ -177,46 +209,39 @@ with teraio.offload("1GB", ssd=sys.argv[1]) as session:
 """
 
 
-def test_saving_pins_nothing_where_libraries_were_imported_before(warm_packages, tmp_path):
-    for package in ("transformers", "accelerate", "peft"):
-        pytest.importorskip(package)
-    (tmp_path / "saving.py").write_text(SAVING)
-    done = alone(warm_packages)([tmp_path / "saving.py", tmp_path], tmp_path)
+def test_saving_pins_nothing_where_libraries_were_imported_before(
+    warm_packages, small_models, tmp_path
+):
+    (tmp_path / "saving.py").write_text(SAVES)
+    arguments = [tmp_path / "saving.py", tmp_path, small_models / "llama"]
+    done = alone(warm_packages)(arguments, tmp_path)
     assert done.returncode == 0, (done.stdout, done.stderr)
 
 
 @pytest.mark.parametrize("way", drawn.in_turn(WRITERS))
 def test_checkpoints_have_equal_bytes(warm_packages, tmp_path, way):
-    training = Training(alone(warm_packages), tmp_path, "checkpoints.py", way)
+    training = Training(alone(warm_packages), tmp_path, [PROGRAMS / "checkpoints.py", way])
     # The first iteration after a checkpoint begins with writing it, which no plan knows.
     check_equal_bits(training, LEAST_SHARE, folder="checkpoint", followed=AFTER_CHECKPOINT)
 
 
 @pytest.mark.parametrize("name", drawn.in_turn(RANKS))
-def test_two_ranks(warm_packages, tmp_path, name):
-    launcher, package, program, way = RANKS[name]
-    pytest.importorskip(package)
-
-    def launch(arguments, folder):
-        command = [sys.executable, *launcher, *map(str, arguments)]
-        environment = os.environ | ENVIRONMENT
-        return subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
-        )
-
-    training = Training(by_ranks(warm_packages, 2), tmp_path, program, way)
-    check_equal_bits(training, drawn.one_of(SHARES_OF_DDP, name), launch=launch)
+def test_two_ranks(warm_packages, small_models, tmp_path, name):
+    launcher, line = RANKS[name]
+    training = Training(by_ranks(warm_packages, 2), tmp_path, example(line, small_models))
+    check_equal_bits(training, drawn.one_of(SHARES_OF_DDP, name), launch=launched(*launcher))
 
 
 @pytest.mark.parametrize("way", drawn.in_turn(PARALLEL))
 def test_two_ranks_of_torchtitan(warm_titan, tmp_path, way):
     pytest.importorskip("torchtitan")
-    training = Training(by_ranks(warm_titan, 2), tmp_path, "titan.py", way)
+    words = [PROGRAMS / "titan.py", *PARALLEL[way]]
+    training = Training(by_ranks(warm_titan, 2), tmp_path, words)
     check_equal_bits(training, drawn.one_of(SHARES, way))
 
 
 @pytest.mark.parametrize("way", drawn.in_turn(PARALLEL_PYTORCH))
 def test_ranks_of_pytorch(warm_packages, tmp_path, way):
     run = by_ranks(warm_packages, PARALLEL_PYTORCH[way])
-    training = Training(run, tmp_path, "parallel.py", way)
+    training = Training(run, tmp_path, [PROGRAMS / "parallel.py", way])
     check_equal_bits(training, drawn.one_of(SHARES, way))

@@ -7,6 +7,7 @@ import drawn
 import pytest
 from front_end_trainings import (
     ENVIRONMENT,
+    PROGRAMS,
     SHARES,
     Training,
     alone,
@@ -40,7 +41,8 @@ def warm_titan():
 @pytest.mark.parametrize("name", drawn.in_turn(ALONE))
 def test_one_process(warm_titan, tmp_path, name):
     ways = ALONE[name]
-    training = Training(alone(warm_titan), tmp_path, "titan_newest.py", *ways)
+    words = [[PROGRAMS / "titan_newest.py", way] for way in ways]
+    training = Training(alone(warm_titan), tmp_path, *words)
     folder = "rank0/dump" if "saved" in ways else None
     peak_bytes = check_equal_bits(training, drawn.one_of(SHARES, name), folder)
     if name == "one process":
@@ -49,5 +51,5 @@ def test_one_process(warm_titan, tmp_path, name):
 
 @pytest.mark.parametrize("way", drawn.in_turn(TWO_RANKS))
 def test_two_ranks(warm_titan, tmp_path, way):
-    training = Training(by_ranks(warm_titan, 2), tmp_path, "titan_newest.py", way)
+    training = Training(by_ranks(warm_titan, 2), tmp_path, [PROGRAMS / "titan_newest.py", way])
     check_equal_bits(training, drawn.one_of(SHARES, way))

@@ -1,19 +1,23 @@
 """Programs of front ends, trained on stock PyTorch and within budgets, with equal bits.
 
-A program is a file of PROGRAMS that takes two arguments: the way to train, and the file that it
-writes its outcome to.
+A way to train is a list of words: a script, and its arguments.
 """
 
 import hashlib
 import json
 import os
+import shlex
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 PROGRAMS = Path(__file__).parent / "front_ends"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 PATHS = [str(PROGRAMS), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
 PYTHONPATH = os.pathsep.join(map(os.path.abspath, PATHS))
 ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": PYTHONPATH}
+ENVIRONMENT |= {"HF_HOME": ".cache"}  # in the folder of each run
 AMPLE = "4GB"
 SHARES = (50, 25)  # percent of the natural peak
 LEAST_SHARE = 25  # for what writes checkpoints
@@ -26,16 +30,22 @@ FOLLOWED = 5
 HASHED = (".pt", ".pth", ".safetensors", ".distcp", ".ckpt")
 
 
+def example(line, small):
+    """A way to train: a file of examples/ and arguments, in which {small} is the folder `small`."""
+    script, *arguments = shlex.split(line.format(small=small))
+    return [EXAMPLES / script, *arguments]
+
+
 class Training:
     """Runs a program with and without a budget.
 
     `run` runs Python with its arguments and the folder to run in, and returns what has completed.
-    `options` are further ones of `teraio run`.
+    The ways follow each other in one folder. `options` are further ones of `teraio run`.
     """
 
-    def __init__(self, run, folder, program, *ways, options=()):
-        self._run_python, self._folder, self._options = run, folder, options
-        self._program, self._ways = PROGRAMS / program, ways
+    def __init__(self, run, folder, *ways, options=()):
+        self._run_python, self._folder, self._ways = run, folder, ways
+        self._options = options
 
     def stock(self):
         """Returns the outcome of each rank on stock PyTorch."""
@@ -66,24 +76,25 @@ class Training:
         }
 
     def predicted_peak_bytes(self):
-        """Returns the peak of a dry run of the first way."""
+        """Returns the peak of a dry run of the first way. It sees what libraries read only where it
+        comes before they are imported."""
         folder = self._folder / "predicted"
         folder.mkdir()
         wrapper = ["-m", "teraio", "dry-run", "--save-trace", "trace.json"]
-        self._run_way(wrapper, 0, folder, self._run_python)
+        self._run_way(wrapper, self._ways[0], folder, launched())
         return peak_of_trace(json.loads((folder / "trace.json").read_text()))
 
     def _run(self, name, wrapper, run=None):
         folder = self._folder / name
         folder.mkdir(exist_ok=True)
-        for number in range(len(self._ways)):
-            self._run_way(wrapper, number, folder, run or self._run_python)
+        for way in self._ways:
+            self._run_way(wrapper, way, folder, run or self._run_python)
         outcomes = [json.loads(path.read_text()) for path in sorted(folder.glob("outcome*"))]
         assert outcomes and all(outcome["tensors"] for outcome in outcomes)
         return outcomes
 
-    def _run_way(self, wrapper, number, folder, run):
-        arguments = [*wrapper, self._program, self._ways[number], folder / "outcome{rank}"]
+    def _run_way(self, wrapper, way, folder, run):
+        arguments = [*wrapper, PROGRAMS / "outcome.py", *way, folder / "outcome{rank}"]
         done = run(arguments, folder)
         assert done.returncode == 0, (done.stdout, done.stderr)
 
@@ -133,6 +144,19 @@ def alone(server):
     def run(arguments, folder):
         (done,) = server.run([(arguments, {})], folder, os.environ | ENVIRONMENT)
         return done
+
+    return run
+
+
+def launched(*launcher):
+    """Runs a new Python, by the words of a launcher."""
+
+    def run(arguments, folder):
+        command = [sys.executable, *launcher, *map(str, arguments)]
+        environment = os.environ | ENVIRONMENT
+        return subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=800
+        )
 
     return run
 

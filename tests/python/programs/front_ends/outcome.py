@@ -1,46 +1,75 @@
-"""What a training ended with, in a form that two runs can be compared in to the last bit."""
+"""Runs a training and writes what it ended with, in a form that two runs can be compared in to the
+last bit: outcome.py SCRIPT ARGUMENT... OUTCOME.
+
+That is the losses and a hash of each tensor: of the parameters and states of all optimizers that
+stepped, and of all models and averages of weights that the script has a name for. In the name of
+the file, {rank} stands for the rank of the process.
+"""
 
 import hashlib
 import json
 import os
+import runpy
 import sys
 from pathlib import Path
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-torch.set_num_threads(1)  # two threads of MKL's first call may choose other kernels
-torch.manual_seed(0)
+
+def main():
+    _, script, *arguments, path = sys.argv
+    torch.set_num_threads(1)  # two threads of MKL's first call may choose other kernels
+    torch.manual_seed(0)
+    losses, optimizers = [], []
+    backward = torch.autograd.backward
+
+    def record_loss(tensors, *rest, **named):
+        if isinstance(tensors, torch.Tensor) and tensors.numel() == 1:
+            losses.append(tensors.item().hex())
+        backward(tensors, *rest, **named)
+
+    def record_optimizer(optimizer, *_):
+        if not any(optimizer is each for each in optimizers):
+            optimizers.append(optimizer)
+
+    torch.autograd.backward = record_loss
+    register_optimizer_step_post_hook(record_optimizer)
+    sys.argv = [script, *arguments]
+    names = runpy.run_path(script, run_name="__main__")
+    outcome = {"losses": losses, "tensors": hashes_of(optimizers, names)}
+    Path(path.format(rank=os.environ.get("RANK", "0"))).write_text(json.dumps(outcome))
 
 
-def write_outcome(losses, *tensors_by_name):
-    """Writes the losses and a hash of each tensor to the file that the last argument names. There,
-    {rank} stands for the rank of the process.
-
-    `losses` are floats, and each of `tensors_by_name` is a dict of tensors: parameters or states.
-    """
-    hashes = {
-        name: hash_of(tensor)
-        for tensors in tensors_by_name
-        for name, tensor in tensors.items()
-        if isinstance(tensor, torch.Tensor)
-    }
-    outcome = {"losses": [float(loss).hex() for loss in losses], "tensors": hashes}
-    path = sys.argv[-1].format(rank=os.environ.get("RANK", "0"))
-    Path(path).write_text(json.dumps(outcome))
+def hashes_of(optimizers, names):
+    hashes = {}
+    for number, optimizer in enumerate(optimizers):
+        trained = [each for group in optimizer.param_groups for each in group["params"]]
+        add_hashes(hashes, f"trained {number}", trained)
+        add_hashes(hashes, f"states {number}", [optimizer.state[each] for each in trained])
+    for name, value in names.items():
+        for each in (value, getattr(value, "model", None)):
+            if isinstance(each, torch.nn.Module) or hasattr(each, "shadow_params"):
+                add_hashes(hashes, name, each.state_dict())
+    return hashes
 
 
-def hash_of(tensor):
-    tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    if is_traceable_wrapper_subclass(tensor):
-        return [hash_of(getattr(tensor, part)) for part in tensor.__tensor_flatten__()[0]]
-    return hashlib.sha256(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy()).hexdigest()
+def add_hashes(hashes, name, value):
+    """Adds a hash of each tensor within the value, and of each part of a tensor."""
+    if isinstance(value, torch.Tensor):
+        value = value.to_local() if hasattr(value, "to_local") else value
+        if is_traceable_wrapper_subclass(value):
+            for part in value.__tensor_flatten__()[0]:
+                add_hashes(hashes, f"{name}.{part}", getattr(value, part))
+        else:
+            numbers = value.detach().cpu().reshape(-1).view(torch.uint8).numpy()
+            hashes[name] = hashlib.sha256(numbers).hexdigest()
+    elif isinstance(value, (dict, list, tuple)):
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, each in pairs:
+            add_hashes(hashes, f"{name}.{key}", each)
 
 
-def states_of(optimizer):
-    """The tensors of an optimizer's state by a name each."""
-    return {
-        f"state {number} {name}": value
-        for number, states in optimizer.state_dict()["state"].items()
-        for name, value in states.items()
-    }
+if __name__ == "__main__":
+    main()

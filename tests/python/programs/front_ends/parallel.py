@@ -1,4 +1,4 @@
-"""Trains a few blocks on several processes, with PyTorch alone: parallel.py WAY OUTCOME.
+"""Trains a few blocks on several processes, with PyTorch alone: parallel.py WAY.
 
 WAY is one of WAYS: how many processes share the batch, a layer, and the blocks, and the schedule of
 the pipeline. TRAINING_DEVICE is cpu or cuda, which is the GPU with the process's local rank.
@@ -10,7 +10,6 @@ import sys
 
 import torch
 import torch.distributed as dist
-from outcome import states_of, write_outcome
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
@@ -103,19 +102,15 @@ class Parallel:
         return Schedule1F1B(stages[0], MICRO_BATCHES, loss_fn=loss_of)
 
     def step(self, batch, target):
-        """Computes gradients. Returns the losses that this process knows."""
+        """Computes gradients."""
         if self.schedule is None:
-            loss = loss_of(self.modules[0](batch), target)
-            loss.backward()
-            return [loss.item()]
-        losses = []
+            loss_of(self.modules[0](batch), target).backward()
+            return
         self.schedule.step(
             *([batch] if self.is_first else []),
             target=target if self.is_last else None,
-            losses=losses if self.is_last else None,
             return_outputs=False,
         )
-        return [loss.item() for loss in losses]
 
 
 def main(way):
@@ -123,20 +118,14 @@ def main(way):
         torch.cuda.set_device(DEVICE)
     dist.init_process_group(BACKEND)
     training = Parallel(**WAYS[way])
-    parameters = {
-        f"{number} {name}": parameter
-        for number, module in enumerate(training.modules)
-        for name, parameter in module.named_parameters()
-    }
-    optimizer = torch.optim.AdamW(parameters.values(), lr=1e-3, foreach=False)
-    losses = []
+    parameters = [each for module in training.modules for each in module.parameters()]
+    optimizer = torch.optim.AdamW(parameters, lr=1e-3, foreach=False)
     for step in range(STEPS):
         generator = torch.Generator().manual_seed(step + training.mesh["shard"].get_local_rank())
         batch = torch.randn(BATCH, WIDTH, generator=generator).to(DEVICE)
         optimizer.zero_grad()
-        losses += training.step(batch, batch.flip(1))
+        training.step(batch, batch.flip(1))
         optimizer.step()
-    write_outcome(losses, parameters, states_of(optimizer))
     dist.barrier()
     dist.destroy_process_group()
 

@@ -1,32 +1,20 @@
-"""Trains TorchTitan 0.2's small Llama with its own Trainer: titan.py WAY OUTCOME.
+"""Trains TorchTitan 0.2's small Llama with its own Trainer: titan.py OPTION...
 
-WAY is one of WAYS: the options beyond the common ones.
+The options follow those of the example and those that make it small.
 """
 
 import sys
+from pathlib import Path
 
 from titan_on_cpus import ConfigManager, Trainer
 from titan_training import STEPS, make_folder, train
 
-WAYS = {
-    "one process": [],
-    "full checkpointing": ["--activation_checkpoint.mode=full"],
-    "selective checkpointing": ["--activation_checkpoint.mode=selective"],
-    "accumulating": ["--training.global_batch_size=8"],
-    "saved": ["--checkpoint.enable", "--checkpoint.interval=2", "--training.steps=2"],
-    "resumed": ["--checkpoint.enable", "--checkpoint.interval=100"],
-    "FSDP2": ["--parallelism.data_parallel_shard_degree=2"],
-    "tensor parallel": ["--parallelism.tensor_parallel_degree=2"],
-    "pipeline": [
-        "--parallelism.pipeline_parallel_degree=2",
-        "--parallelism.pipeline_parallel_schedule=1F1B",
-    ],
-}
+EXAMPLE = Path(__file__).parents[4] / "examples" / "torchtitan_llama3_8b.toml"
 
 
-def options(way, folder):
+def small(folder):
     return [
-        "--model.name=llama3",
+        f"--job.config_file={EXAMPLE}",
         "--model.flavor=debugmodel",
         f"--model.hf_assets_path={folder / 'tokenizer'}",
         f"--job.dump_folder={folder / 'dump'}",
@@ -35,13 +23,9 @@ def options(way, folder):
         "--training.local_batch_size=2",
         "--training.seq_len=128",
         f"--training.steps={STEPS}",
-        "--metrics.log_freq=1",
         "--debug.seed=0",
-        "--checkpoint.no_last_save_model_only",
-        "--activation_checkpoint.mode=none",
-        *WAYS[way],
     ]
 
 
 if __name__ == "__main__":
-    train(Trainer(ConfigManager().parse_args(options(sys.argv[1], make_folder()))))
+    train(Trainer(ConfigManager().parse_args([*small(make_folder()), *sys.argv[1:]])))

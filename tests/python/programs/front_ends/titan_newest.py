@@ -1,4 +1,4 @@
-"""Trains TorchTitan 0.3's small Llama with its own Trainer: titan_newest.py WAY OUTCOME.
+"""Trains TorchTitan 0.3's small Llama with its own Trainer: titan_newest.py WAY.
 
 WAY is one of WAYS: what to change in the configuration.
 """

@@ -1,11 +1,10 @@
-"""A training with TorchTitan's own Trainer: its files, and what it ends with."""
+"""A training with TorchTitan's own Trainer: its files and its end."""
 
 import json
 import os
 from pathlib import Path
 
 import torch
-from outcome import states_of, write_outcome
 
 STEPS = 8
 
@@ -45,20 +44,7 @@ def make_texts(folder):
 
 
 def train(trainer):
-    """Trains, writes the outcome and ends the trainer."""
-    losses = []
-    log = trainer.metrics_processor.log
-    trainer.metrics_processor.log = lambda step, loss, *rest, **named: (
-        losses.append(loss),
-        log(step, loss, *rest, **named),
-    )
+    """Trains and ends the trainer."""
     trainer.train()
-    parameters = {
-        f"{part} {name}": parameter
-        for part, module in enumerate(trainer.model_parts)
-        for name, parameter in module.named_parameters()
-    }
-    states = [states_of(optimizer) for optimizer in trainer.optimizers]
-    write_outcome(losses, parameters, *states)
     trainer.close()
     torch.distributed.destroy_process_group()
