@@ -61,9 +61,8 @@ STAND_IN = "../python/teraio/stand_in/__main__.py --batch 2 --sequence 8 --steps
 DIT = STAND_IN + "{small}/DiTTransformer2DModel.json --pixels 128 "
 FLUX = STAND_IN + "{small}/FluxTransformer2DModel.json --pixels 128 "
 WAN = STAND_IN + "{small}/WanTransformer3DModel.json --pixels 96 --frames 9 --precision fp32 "
-# A dry run does not apply torch.compile, and ends where accelerate loads a pipeline of diffusers. How
-# much memory generating takes depends on the tokens.
-NOT_PREDICTED = ("--torch_compile", "finetune_diffusion.py", "train_grpo.py")
+# A dry run does not apply torch.compile, and ends where accelerate loads a pipeline of diffusers.
+NOT_PREDICTED = ("--torch_compile", "finetune_diffusion.py")
 # By what each of them shows: the ways to train, each in a process of its own and the same folder.
 ALONE = {
     "Trainer": [TRAINER],
