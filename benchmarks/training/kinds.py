@@ -5,8 +5,6 @@ import contextlib
 import json
 import time
 
-import diffusers
-import peft
 import torch
 import torch.nn.functional as F
 import transformers
@@ -33,7 +31,9 @@ def loss_of_tokens(model, shape):
 
 
 def adapters(small):
-    model, loss = text("llama", small, (4, 256))
+    import peft
+
+    model, loss = text("llama", small, (2, 256))
     return peft.get_peft_model(model, peft.LoraConfig(r=8, target_modules="all-linear")), loss
 
 
@@ -41,7 +41,7 @@ def images(kind, small, **settings):
     """Returns a classifier of images, and a function that returns the loss of a batch."""
     config = transformers.AutoConfig.for_model(kind, num_labels=100, **settings)
     model = transformers.AutoModelForImageClassification.from_config(config)
-    batch, size = (2, 32) if small else (16, 128)
+    batch, size = (2, 32) if small else (8, 128)
 
     def loss():
         pixels, labels = torch.randn(batch, 3, size, size), torch.randint(100, (batch,))
@@ -76,6 +76,8 @@ def recurrent(small):
 
 
 def diffusion(small):
+    import diffusers
+
     channels = (32, 64) if small else (64, 128, 256)
     plain = len(channels) - 1
     model = diffusers.UNet2DModel(
@@ -86,7 +88,7 @@ def diffusion(small):
     )
 
     def loss():
-        noise = torch.randn(2 if small else 8, 3, 32, 32)
+        noise = torch.randn(2 if small else 4, 3, 32, 32)
         return F.mse_loss(model(noise, torch.randint(1000, noise.shape[:1])).sample, noise)
 
     return model, loss
@@ -94,13 +96,13 @@ def diffusion(small):
 
 EXPERTS = {"num_local_experts": 8, "experts_implementation": "grouped_mm"}
 KINDS = {
-    "llama": lambda small: text("llama", small, (4, 256)),
-    "llama, autocast": lambda small: text("llama", small, (4, 256)),
+    "llama": lambda small: text("llama", small, (2, 256)),
+    "llama, autocast": lambda small: text("llama", small, (2, 256)),
     "llama, few tokens": lambda small: text("llama", small, (1, 32)),
     "adapters": adapters,
-    "gpt2": lambda small: text("gpt2", small, (4, 256)),
-    "bert": lambda small: text("bert", small, (8, 128)),
-    "experts": lambda small: text("mixtral", small, (2, 128), **EXPERTS),
+    "gpt2": lambda small: text("gpt2", small, (2, 256)),
+    "bert": lambda small: text("bert", small, (4, 128)),
+    "experts": lambda small: text("mixtral", small, (1, 128), **EXPERTS),
     "vision": vision,
     "convolutions": convolutions,
     "recurrent": recurrent,
@@ -111,7 +113,7 @@ KINDS = {
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=KINDS)
-    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--small", action="store_true")
     args = parser.parse_args()
     torch.manual_seed(1)
