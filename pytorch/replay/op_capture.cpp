@@ -118,7 +118,12 @@ OpCapture::OpCapture(const engine::OpFrame& frame, const c10::OperatorHandle& op
 }
 
 void OpCapture::count_flops(const OpInfo& info, std::span<const c10::IValue> arguments) {
-  if (counts_flops_ && !is_in_call()) add_flops(info.name, arguments, flops_);
+  if (!counts_flops_ || is_in_call()) return;
+  try {
+    add_flops(info.name, arguments, flops_);
+  } catch (const c10::Error&) {
+    // What is only for figures ends no program.
+  }
 }
 
 bool OpCapture::can_capture(const at::Tensor& tensor) const {

@@ -124,6 +124,13 @@ std::string precision_of(const at::Tensor& tensor, at::Float32Op kind) {
   }
 }
 
+// Kernels work on other sizes than those of nested and sparse tensors. Sizes of 0 cannot divide.
+bool has_no_flops(const at::Tensor& tensor) {
+  if (!tensor.defined()) return false;
+  return is_wrapper(tensor) || tensor.is_nested() || tensor.layout() != at::kStrided ||
+         tensor.numel() == 0;
+}
+
 }  // namespace
 
 void add_flops(std::string_view name, std::span<const c10::IValue> arguments,
@@ -131,7 +138,7 @@ void add_flops(std::string_view name, std::span<const c10::IValue> arguments,
   const auto kernel = kernels().find(name.substr(0, name.find('.')));
   if (kernel == kernels().end()) return;
   const std::vector<at::Tensor> tensors = tensors_in(arguments);
-  if (std::any_of(tensors.begin(), tensors.end(), is_wrapper)) return;
+  if (tensors.empty() || std::any_of(tensors.begin(), tensors.end(), has_no_flops)) return;
   const auto& [count, kind] = kernel->second;
   flops[precision_of(tensors.front(), kind)] += count(arguments);
 }

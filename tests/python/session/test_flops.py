@@ -96,6 +96,20 @@ def test_recurrent_layers_use_each_weight_at_each_token():
     assert flops == {"float32": 6 * weights * 8 * 16}
 
 
+def test_what_has_no_plain_sizes_has_no_flops():
+    model = nn.Linear(64, 64)
+    batches = [torch.randn(3, 64), torch.randn(5, 64)]
+
+    def forward():
+        nested = torch.nested.nested_tensor(batches, layout=torch.strided)
+        torch.bmm(nested, nested.transpose(1, 2))
+        torch.mm(torch.eye(64).to_sparse(), torch.ones(64, 2))
+        F.scaled_dot_product_attention(*torch.randn(3, 1, 2, 4, 0))
+        return model(torch.randn(8, 64))
+
+    assert flops_of(model, forward) == {"float32": (2 + 2) * 8 * 64 * 64}
+
+
 def test_products_count_in_the_precision_that_autocast_gives_them():
     model, forward = transformer()
 
