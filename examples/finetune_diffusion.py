@@ -1,8 +1,7 @@
 """Fine-tunes the UNet of Stable Diffusion, or adapters of it, on images and their captions.
 
     accelerate launch -m teraio run --device-budget 8GB --ssd /mnt/nvme0 \
-      examples/finetune_diffusion.py --model stable-diffusion-v1-5/stable-diffusion-v1-5 \
-      --images FOLDER --optimizer bitsandbytes.optim.AdamW8bit
+    examples/finetune_diffusion.py --model stable-diffusion-v1-5/stable-diffusion-v1-5 --images DIR
 """
 
 import argparse
@@ -21,7 +20,7 @@ parser.add_argument("--images", required=True, help="a folder with metadata.json
 parser.add_argument("--size", type=int, default=512, help="pixels")
 parser.add_argument("--steps", type=int, default=1000)
 parser.add_argument("--lora-rank", type=int, help="train adapters of this rank")
-parser.add_argument("--optimizer", default="torch.optim.AdamW")
+parser.add_argument("--optimizer", default="torch.optim.AdamW", help="module and class")
 options = parser.parse_args()
 
 
@@ -58,4 +57,5 @@ for pixels, words in loader:
     optimizer.step()
     optimizer.zero_grad()
     average.step(trained)
+average.copy_to(trained)
 accelerator.unwrap_model(unet).save_pretrained("unet")
