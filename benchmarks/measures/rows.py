@@ -1,17 +1,6 @@
 """The rows of a benchmark's results, and what its arms have in common."""
 
-from statistics import median
-
 from arms.arm import ArmResult
-from arms.results import measured
-
-
-def step_seconds(results: list[ArmResult], args) -> float:
-    return median(
-        seconds
-        for result in results
-        for seconds in measured(result.training["step_seconds"], args.warm_up_steps)
-    )
 
 
 def differences(results: dict[str, list[ArmResult]]) -> set[str]:
