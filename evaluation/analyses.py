@@ -68,22 +68,16 @@ def of_figures(case):
     if case in cases.OF_PAPER:
         wanted += [_step_under(system) for system in cases.FRUGAL_SYSTEMS]
         wanted += [
-            _step_under(system, drives=drives)
-            for drives in cases.DRIVES
-            for system in cases.SYSTEMS_OF_DRIVES
-        ]
-        wanted += [
             Analysis("bandwidth", against_bandwidth),
             Analysis("grid", against_drives_and_host),
         ]
     return wanted
 
 
-def _step_under(system, with_timeline=False, drives=None):
-    compute = functools.partial(step, system=system, with_timeline=with_timeline, drives=drives)
+def _step_under(system, with_timeline=False):
+    compute = functools.partial(step, system=system, with_timeline=with_timeline)
     options = (*system.options, *system.plan_options)
-    parameters = (*options, system.recompute, with_timeline, cases.DRIVES.get(drives))
-    return Analysis(f"{system.key}-{drives}" if drives else system.key, compute, parameters)
+    return Analysis(system.key, compute, (*options, system.recompute, with_timeline))
 
 
 def replayable(trace):
@@ -133,8 +127,8 @@ def tables(name, *arguments):
         return json.loads((Path(folder) / f"{name}.json").read_text())
 
 
-def step(trace, system, with_timeline, drives=None):
-    """Plans and simulates a step under a system, with the `drives` of cases.DRIVES if given.
+def step(trace, system, with_timeline):
+    """Plans and simulates a step under a system.
 
     Returns what `teraio simulate --json` prints, and of_planning; {"refused": why} when the step
     does not fit. With a timeline, of_timeline too.
@@ -143,8 +137,7 @@ def step(trace, system, with_timeline, drives=None):
     options = [*EFFORT, "--recompute", system.recompute, "--policy", policy, *system.plan_options]
     with tempfile.TemporaryDirectory() as folder:
         plan, timeline = Path(folder) / "plan.json.gz", Path(folder) / "timeline.json"
-        machine_file = _machine_with(drives, Path(folder)) if drives else cases.HARDWARE
-        inputs = ["--trace", trace, "--hardware", machine_file, *limits]
+        inputs = ["--trace", trace, "--hardware", cases.HARDWARE, *limits]
         try:
             summary = teraio("plan", *inputs, *options, "--out", plan)
         except CommandFailed as failure:
@@ -156,15 +149,6 @@ def step(trace, system, with_timeline, drives=None):
             events = json.loads(timeline.read_text())["traceEvents"]
             run |= of_timeline(events, run["step_ns"] / 1e9)
     return run
-
-
-def _machine_with(drives, folder):
-    """Writes the hardware file with the drives into the folder, and returns its path."""
-    machine = json.loads(cases.HARDWARE.read_text())
-    machine["drives"] = [drive | cases.DRIVES[drives] for drive in machine["drives"]]
-    path = folder / "hardware.json"
-    path.write_text(json.dumps(machine))
-    return path
 
 
 def of_timeline(events, step_s):

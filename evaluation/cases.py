@@ -214,13 +214,6 @@ SYSTEMS_OF_FIGURES = _chosen(
     *(system.key for system in SYSTEMS_OF_SETTINGS), "zero-infinity-ssd", "on-demand"
 )
 SYSTEMS_OF_SWEEP = _chosen(*_OURS, "zero-infinity-ssd", "zero-offload", "zero-infinity")
-SYSTEMS_OF_DRIVES = _chosen(*_OURS, "zero-infinity-ssd", "zero-infinity")
-
-# Drives other than those of HARDWARE, as changes of each drive.
-DRIVES = {
-    "shared": {"duplex": 1.0},
-    "sold": {"write_bytes_per_second": 1_500_000_000, "duplex": 1.3},
-}
 
 
 def of(results):

@@ -46,7 +46,6 @@ def values(results):
         "table_1": table_1(results),
         "figure_7": figure_7(results),
         "settings": settings(results, [*steps_of_figure_7(results)]),
-        "drives": drives(results),
         "figure_8": figure_8(results),
         "figure_9": figure_9(results),
         "half_machine": half_machine(results),
@@ -440,10 +439,8 @@ def price_of(key, prices):
 
 
 SYSTEMS_OF_TABLE_3 = (
-    "ours-ssd",
     "ours-replay-ssd",
     "frugal-ssd",
-    "ours-mixed",
     "ours-replay-mixed",
     "frugal-mixed",
     "zero-infinity-ssd",
@@ -456,7 +453,7 @@ def table_3(results, prices):
     rows = []
     for case in cases.of(results):
         for key in SYSTEMS_OF_TABLE_3:
-            if key not in results[case.key]["systems"]:  # other machines are for OF_PAPER alone
+            if key not in results[case.key]["systems"]:  # fewest writes are for OF_PAPER alone
                 continue
             run, price = run_of(results, case, key), price_of(key, prices)
             costs = ["does not fit", "", "", ""]
@@ -468,23 +465,6 @@ def table_3(results, prices):
     header = ["model", "system", "price of server and drives", "price per token/s"]
     header += ["drives last", "drives a year", "price per 10^9 tokens"]
     return table(header, rows)
-
-
-def drives(results):
-    """Makes a table of the step with the paper's drives, with shared ones, and as sold."""
-    names = {None: "2.0", "shared": "1.0", "sold": "as sold"}
-    rows = []
-    for case in cases.OF_PAPER:
-        if case.key not in results:
-            continue
-        for kind in (None, *cases.DRIVES):
-            keys = [f"{s.key}-{kind}" if kind else s.key for s in cases.SYSTEMS_OF_DRIVES]
-            runs = [run_of(results, case, key) for key in keys]
-            lives = [wear.life_text(run) for run in runs[:2]]
-            rows.append([case.model, names[kind], *map(fraction_of_ideal, runs), *lives])
-    systems = [system.name for system in cases.SYSTEMS_OF_DRIVES]
-    lives = [f"drives last, {name}" for name in systems[:2]]
-    return table(["model", "limit of reads and writes", *systems, *lives], rows)
 
 
 def efficiency(results, prices):

@@ -170,11 +170,9 @@ def results_of(wanted, folders):
     """Returns the finished analyses, by case.
 
     results[case.key] has `origin` (the origin of the trace, in words), `systems` (a step under each
-    system, and under each with other drives as "SYSTEM-DRIVES"), and an entry for each other
-    analysis.
+    system), and an entry for each other analysis.
     """
-    keys = [system.key for system in (*cases.SYSTEMS, *cases.FRUGAL_SYSTEMS)]
-    systems = {*keys, *(f"{key}-{drives}" for key in keys for drives in cases.DRIVES)}
+    systems = {system.key for system in (*cases.SYSTEMS, *cases.FRUGAL_SYSTEMS)}
     results = {}
     for case in wanted:
         of_case = results[case.key] = {"origin": traces.origin(case), "systems": {}}

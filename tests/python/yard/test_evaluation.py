@@ -88,7 +88,6 @@ def results():
     systems |= {"ours-mixed": run(16), "zero-offload": {"refused": "host memory is too small"}}
     systems |= {system.key: run(20) for system in cases.FRUGAL_SYSTEMS}
     systems |= {"ours-replay-ssd": run(16) | {"replay_bound_s": 10.0}}
-    systems |= {f"{s.key}-{d}": run(40) for s in cases.SYSTEMS_OF_DRIVES for d in cases.DRIVES}
     of_case = {
         "characterization": {"traces": [TRACE]},
         "replayable": {"bytes": 100, "replayable_bytes": 60},
@@ -158,7 +157,6 @@ def evaluate(monkeypatch, tmp_path, capsys, small):
     monkeypatch.setattr(cases, "SYSTEMS", few)
     monkeypatch.setattr(cases, "SSD_SYSTEMS", [system for system in few if not system.host])
     monkeypatch.setattr(cases, "HOST_SYSTEMS", [system for system in few if system.host])
-    monkeypatch.setattr(cases, "DRIVES", {})
     monkeypatch.setattr(cases, "FRUGAL_SYSTEMS", [])
     monkeypatch.setattr(figures, "FIGURES", {"figure-3": figures.FIGURES["figure-3"]})
     folders = tasks.Folders(tmp_path / "build", tmp_path / "evaluation.md", tmp_path / "images")
