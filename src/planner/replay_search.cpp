@@ -55,18 +55,14 @@ constexpr int kStretchedRounds = 3;
 // Of short traces, moves take the place of replays beside so many plans, otherwise beside one.
 constexpr size_t kMovedApproachesShort = 3;
 constexpr size_t kThoroughApproaches = 2;  // that are searched with Effort::kBest
-// The approaches that are tried without the drives, beside that without replays.
-constexpr size_t kHostOnlyFast = 1;
-constexpr size_t kHostOnlyBest = 5;
-constexpr int kWriteBudgets = 4;        // write budgets that are tried for fewer writes
-constexpr double kSpeedSlack = 1.0005;  // Prefer::kSpeed: the same
-constexpr double kLeastGain = 1e-4;     // a shorter step counts from here on
-constexpr double kNearIdeal = 1.0005;   // the search ends at this many times the ideal
+constexpr int kWriteBudgets = 4;           // write budgets that are tried for fewer writes
+constexpr double kSpeedSlack = 1.0005;     // Prefer::kSpeed: the same
+constexpr double kLeastGain = 1e-4;        // a shorter step counts from here on
+constexpr double kNearIdeal = 1.0005;      // the search ends at this many times the ideal
 
 // What a plan of transfers starts from.
 struct Approach {
   std::vector<int32_t> periods;  // that are discarded; empty: only transfers
-  bool uses_drives = true;       // or host memory alone
   double moved_share = 0;        // ReplaySetOptions::moved_share of its set
   bool operator==(const Approach&) const = default;
 };
@@ -87,7 +83,6 @@ class ReplaySearch {
   ReplaySearch(const Problem& problem, const PlannerOptions& options)
       : problem_(problem),
         options_(options),
-        host_only_(without_drives(problem.hardware)),
         simulator_(problem.trace, problem.hardware, problem.limits),
         deadline_ns_(clock_.now_ns() + time_limit_ns(options, problem.trace)),
         candidates_(find_replay_candidates(problem, options.recompute, problem.op_ns())) {}
@@ -100,7 +95,6 @@ class ReplaySearch {
       try_shares(ideal_ns, by_next_use ? Depth::kNextUse : Depth::kRounds);
     else
       try_sets(kFastSets, ideal_ns, by_next_use ? Depth::kNextUse : Depth::kRounds);
-    try_without_drives(kHostOnlyFast, by_next_use ? Depth::kNextUse : Depth::kRounds);
     if (by_next_use) spend_rounds(ideal_ns);
     if (by_next_use && !is_long()) try_on_stretched_timelines({});
     if (options_.effort == Effort::kBest) search_on(ideal_ns);
@@ -110,11 +104,6 @@ class ReplaySearch {
   }
 
  private:
-  static hardware::Hardware without_drives(hardware::Hardware hardware) {
-    hardware.drives.clear();
-    return hardware;
-  }
-
   // Ends at the time limit.
   void search_on(const std::vector<double>& ideal_ns) {
     has_time_limit_ = true;
@@ -122,7 +111,6 @@ class ReplaySearch {
     if (is_long()) try_sets(kFastSets, ideal_ns, Depth::kRounds);
     try_sets(kFurtherSets, ideal_ns, Depth::kRounds);
     try_on_stretched_timelines(std::span(kFastSets).first(kStretchedSets));
-    try_without_drives(kHostOnlyBest, Depth::kRounds);
     search_thoroughly();
   }
 
@@ -193,7 +181,7 @@ class ReplaySearch {
       if (is_late()) break;
       std::vector<int32_t> periods = choose(set, op_ns);
       if (std::ranges::find(approaches, periods, &Approach::periods) == approaches.end())
-        approaches.push_back({std::move(periods), true, set.moved_share});
+        approaches.push_back({std::move(periods), set.moved_share});
     }
     try_approaches(approaches, depth);
   }
@@ -242,27 +230,12 @@ class ReplaySearch {
       std::vector<Approach> approaches;
       for (const Approach& approach : fastest_approaches(is_short() ? kMovedApproachesShort : 1))
         approaches.push_back({without_movable(problem_, candidates_, approach.periods,
-                                              best_of(approach)->stretched_ns),
-                              approach.uses_drives});
+                                              best_of(approach)->stretched_ns)});
       for (const ReplaySetOptions& set : sets)
         approaches.push_back({choose(set, best.stretched_ns)});
       try_approaches(approaches, Depth::kRounds);
       if (static_cast<double>(outcomes_[fastest()].step_ns) > (1 - kLeastGain) * before_ns) return;
     }
-  }
-
-  // Host memory may hold all that the plans write to the drives. Steps are then as long, or shorter
-  // where host and drives share the link to the device.
-  void try_without_drives(size_t most, Depth depth) {
-    if (problem_.hardware.host.capacity_bytes == 0 || outcomes_.empty()) return;
-    if (is_done() && outcomes_[preferred()].written_bytes == 0) return;
-    std::vector<Approach> approaches = fastest_approaches(most);
-    // So that replays never make a plan slower.
-    if (std::ranges::find(approaches, Approach{}) == approaches.end()) approaches.emplace_back();
-    std::erase_if(approaches,
-                  [this](const Approach& approach) { return writes_nothing(approach); });
-    for (Approach& approach : approaches) approach.uses_drives = false;
-    try_approaches(approaches, depth);
   }
 
   // Two at a time; those that were not searched so far yet.
@@ -282,12 +255,6 @@ class ReplaySearch {
       if (outcome.approach == approach && (best == nullptr || outcome.depth >= best->depth))
         best = &outcome;
     return best;
-  }
-
-  bool writes_nothing(const Approach& approach) const {
-    return std::ranges::any_of(outcomes_, [&](const Outcome& outcome) {
-      return outcome.approach == approach && outcome.written_bytes == 0;
-    });
   }
 
   // The best approach is the most likely to stay the best. write_less() needs a part of the time
@@ -357,9 +324,8 @@ class ReplaySearch {
       if (problem.everything_fits()) return plan::Plan{problem.trace.name, {}};
       return search_plan(problem, search_options);
     };
-    const hardware::Hardware& hardware = approach.uses_drives ? problem_.hardware : host_only_;
     const Result<plan::Plan> moves =
-        solve_problem<plan::Plan>(replayed->trace, hardware, limits, search);
+        solve_problem<plan::Plan>(replayed->trace, problem_.hardware, limits, search);
     if (!moves.ok()) return moves.status();
     return outcome_of(with_moves(*replayed, actions, *moves), *moves, approach, depth);
   }
@@ -385,7 +351,6 @@ class ReplaySearch {
 
   const Problem& problem_;
   const PlannerOptions options_;
-  const hardware::Hardware host_only_;
   const simulate::Simulator simulator_;
   const SteadyClock clock_;
   const int64_t deadline_ns_;
