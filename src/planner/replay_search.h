@@ -6,9 +6,7 @@
 //
 //   sets of replays --> ReplayedTrace --> search_plan() --> simulator --> the best plan
 //
-// A plan without replays takes part, so that replays never make a plan slower. With a host tier,
-// plans without the drives take part as well: they wear no drive, and are faster where both tiers
-// wait for the same link.
+// A plan without replays takes part, so that replays never make a plan slower.
 #pragma once
 
 #include "base/status.h"
