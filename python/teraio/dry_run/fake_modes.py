@@ -422,6 +422,7 @@ class FakeModes:
             patches.wrap(owner, name, _of_numbers)
         patches.wrap(torch, "sparse_coo_tensor", self._with_size)
         patches.wrap(torch.utils, "swap_tensors", _swapping)
+        patches.wrap(FakeTensor, "__new__", _also_of_parameter)
         patches.set(torch, "compile", _compile_nothing)
         patches.set(torch.nn.init, "_no_grad_trunc_normal_", _normal_without_bounds)
         patches.set(FakeTensor, "__format__", _format)
@@ -496,6 +497,21 @@ class FakeModes:
             return self.to_fake(batch)
 
         return wrapper
+
+
+def _also_of_parameter(make):
+    """Wraps what makes a fake tensor, so that `type(parameter)(tensor, ...)` makes a parameter.
+
+    Libraries copy parameters so; accelerate passes the attributes of the old one, too.
+    """
+
+    @functools.wraps(make)
+    def wrapper(cls, first, *args, **kwargs):
+        if isinstance(first, torch.Tensor):
+            return torch.nn.Parameter(first, *(args or [kwargs.get("requires_grad", True)]))
+        return make(cls, first, *args, **kwargs)
+
+    return wrapper
 
 
 def _format(tensor, specification):

@@ -39,8 +39,15 @@ trainer = lightning.Trainer(
 trainer.fit(Gan(), data)
 """
 
+LOOP = """
+for step in range(6):
+    optimizer.zero_grad()
+    loss_of_batch().backward()
+    optimizer.step()
+"""
+
 # The loaded model is a copy in the memory of the file.
-SAVED = """\
+SAVED = f"""\
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -50,19 +57,26 @@ LlamaForCausalLM(LlamaConfig(
 )).save_pretrained("saved")
 model = LlamaForCausalLM.from_pretrained("saved")
 optimizer = torch.optim.AdamW(model.parameters())
-for step in range(6):
-    loss = model(torch.randint(500, (4, 32))).logits.square().mean()
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-"""
 
-LOOP = """
-for step in range(6):
-    optimizer.zero_grad()
-    loss_of_batch().backward()
-    optimizer.step()
-"""
+def loss_of_batch():
+    return model(torch.randint(500, (4, 32))).logits.square().mean()
+{LOOP}"""
+
+IMAGES = f"""\
+import torch
+from diffusers import UNet2DModel
+
+UNet2DModel(
+    layers_per_block=1, block_out_channels=(32, 64), up_block_types=("AttnUpBlock2D", "UpBlock2D"),
+    down_block_types=("DownBlock2D", "AttnDownBlock2D"),
+).save_pretrained("saved")
+model = UNet2DModel.from_pretrained("saved").train()
+optimizer = torch.optim.AdamW(model.parameters())
+
+def loss_of_batch():
+    images = torch.randn(4, 3, 16, 16)
+    return (model(images, torch.randint(1000, (4,))).sample - images).square().mean()
+{LOOP}"""
 
 SEQUENCES = f"""\
 import torch
@@ -128,6 +142,7 @@ main()
 TRAINERS = {
     "lightning": GAN,
     "transformers": SAVED,
+    "diffusers": IMAGES,
     "transformers, experts": EXPERTS,
     "mambapy": SEQUENCES,
     "monai": VOLUMES,
