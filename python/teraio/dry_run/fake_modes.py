@@ -5,6 +5,7 @@ import functools
 import itertools
 import os
 import sys
+from math import prod
 
 import torch
 import torch.utils.data.dataloader as dataloader
@@ -31,13 +32,16 @@ from teraio.dry_run.known_values import (
     sized,
 )
 from teraio.dry_run.sized_results import (
+    block_of,
     candidates,
     completed,
     compressed_result,
     grouped_product,
     has_sized_result,
+    is_sparse_product,
     makes_sparse,
     result_of_size,
+    sparse_product,
     with_elements,
 )
 from teraio.dry_run.sound_answers import note_answer, noted_answer
@@ -167,6 +171,8 @@ class OpMode(TorchDispatchMode):
             func = aten.sparse_compressed_tensor.comp_plain_value_size
         if (compressed := compressed_result(func, args, kwargs)) is not None:
             return compressed
+        if is_sparse_product(func, args):
+            return sparse_product(args, functools.partial(self._value_policy.size, func))
         if func is aten._grouped_mm.default:
             return grouped_product(*args, **kwargs)
         try:
@@ -191,10 +197,11 @@ class OpMode(TorchDispatchMode):
         if not makes_sparse(func, args):
             return completed(func, args, result)
         known = known_value(args[0])
-        with real_ops():
-            count = None if known is None else int(known.count_nonzero())
-        if count is None:
-            count = self._value_policy.size(func, args[0].numel())
+        if known is None:
+            count = self._value_policy.size(func, args[0].numel() // prod(block_of(result)))
+        else:
+            with real_ops():
+                count = func(known, *args[1:])._nnz()
         return with_elements(result, count, is_coalesced=True)
 
     def lengths(self, func, indices):

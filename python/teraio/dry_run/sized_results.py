@@ -1,5 +1,7 @@
 """Results whose size depends on data, such as nonzero's, for a size that is given."""
 
+from math import prod
+
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
@@ -9,7 +11,14 @@ from teraio.dry_run.known_values import known_value, real_ops, set_known_value, 
 aten = torch.ops.aten
 _INDICES = "_teraio_indices"  # the attribute of a sparse fake tensor that has its real indices
 _PARTS = 16  # of the elements before a merge, by which the number of those after it is rounded
-COMPRESSED = (torch.sparse_csr, torch.sparse_csc)
+# Layouts of matrices with a compressed dimension: which one that is.
+COMPRESSED = {
+    torch.sparse_csr: 0,
+    torch.sparse_csc: 1,
+    torch.sparse_bsr: 0,
+    torch.sparse_bsc: 1,
+}
+_BLOCKED = (torch.sparse_bsr, torch.sparse_bsc)  # whose elements are blocks
 
 
 def _indices(tensor):
@@ -84,8 +93,10 @@ def result_of_size(func, args, kwargs, count):
     return func(tensor, [each for index in indices for each in _without_mask(index, count)])
 
 
-# Ops that make another form of a dense tensor, which may select some of its elements.
-_COMPRESSING = {aten._to_sparse_csr: torch.sparse_csr, aten._to_sparse_csc: torch.sparse_csc}
+# Ops that make another form of a tensor, which may select some of its elements.
+_COMPRESSING = {
+    getattr(aten, f"_to_{str(each).removeprefix('torch.')}"): each for each in COMPRESSED
+}
 _MAKING_SPARSE = {aten._to_sparse, *_COMPRESSING}
 # Ops that make a compressed matrix of its parts.
 _MAKING_COMPRESSED = {
@@ -94,6 +105,7 @@ _MAKING_COMPRESSED = {
 }
 # Ops whose results have the elements of all sparse operands, and ops whose results have none.
 _SUMS = {aten.add, aten.add_, aten.sub, aten.sub_, aten.cat}
+_PRODUCTS = {aten.mm, aten.addmm, aten._sparse_sparse_matmul}
 _WITHOUT_ELEMENTS = {aten.empty_like, aten.zeros_like, aten.new_empty, aten.new_zeros}
 
 
@@ -103,13 +115,34 @@ def compressed_result(func, args, kwargs):
     None: the op is another one.
     """
     if func in _MAKING_COMPRESSED and isinstance(args[2], FakeTensor):
-        return with_elements(args[2], len(args[2]), False, kwargs["layout"], args[3])
+        block = args[2].shape[1:]
+        return with_elements(args[2], len(args[2]), False, kwargs["layout"], args[3], block)
     if func.overloadpacket in _COMPRESSING and args[0].layout in COMPRESSED:
-        return with_elements(args[0], args[0]._nnz(), False, _COMPRESSING[func.overloadpacket])
+        layout = _COMPRESSING[func.overloadpacket]
+        block = args[1] if layout in _BLOCKED else ()
+        count = min(_elements_as(args[0], block), args[0].numel() // prod(block))
+        return with_elements(args[0], count, False, layout, block=block)
     is_product = func is aten.mm.default and args[0].layout in COMPRESSED
     if not is_product or args[1].layout != torch.strided:
         return None
     return args[1].new_empty((args[0].shape[0], args[1].shape[1]))
+
+
+def is_sparse_product(func, args):
+    """Returns whether an op multiplies two sparse matrices, and adds no dense one."""
+    return func.overloadpacket in _PRODUCTS and all(e.layout != torch.strided for e in args)
+
+
+def sparse_product(args, size):
+    """Returns the fake result of such an op, with the elements of what is added and as many as if
+    those of the factors were at drawn places, or what `size(candidates, guess)` makes of that."""
+    *added, left, right = args
+    shape = left.shape[0], right.shape[1]
+    filled = left._nnz() / left.numel() * right._nnz() / right.numel()
+    guess = round(prod(shape) * (1 - (1 - filled) ** left.shape[1]))
+    guess = min(prod(shape), guess + sum(each._nnz() for each in added))
+    layout = torch.sparse_coo if left.layout == torch.sparse_coo else torch.sparse_csr
+    return with_elements(left, size(prod(shape), guess), True, layout, shape)
 
 
 def makes_sparse(func, args):
@@ -129,7 +162,9 @@ def completed(func, args, result):
     if not isinstance(result, FakeTensor) or result.layout == torch.strided:
         return None
     operands = [each for each in tensors_in(args) if each.layout != torch.strided]
-    counts = [each._nnz() for each in operands]
+    block = block_of(result)
+    most = result.numel() // prod(block)
+    counts = [min(_elements_as(each, block), most) for each in operands]
     is_sum = func.overloadpacket in _SUMS and len(counts) > 1
     count = sum(counts) if is_sum else max(counts, default=0)
     indices = _indices_of_result(func, args, operands, result)
@@ -173,7 +208,20 @@ def _merged(indices):
     return min(indices.shape[1], -(-count // step) * step)
 
 
-def with_elements(fake, count, is_coalesced, layout=None, shape=None):
+def block_of(tensor):
+    """Returns the shape of the elements of a matrix: () where they are numbers."""
+    if tensor.layout not in _BLOCKED:
+        return ()
+    with real_ops():
+        return tuple(tensor.values().shape[1:])
+
+
+def _elements_as(tensor, block):
+    """Returns how many elements of this shape have all elements of a sparse tensor, at most."""
+    return tensor._nnz() * max(1, prod(block_of(tensor)) // prod(block))
+
+
+def with_elements(fake, count, is_coalesced, layout=None, shape=None, block=None):
     """Returns a sparse fake tensor with `count` elements, whose form is that of another one where
     no other is given."""
     shape, layout = shape or fake.shape, layout or fake.layout
@@ -181,8 +229,9 @@ def with_elements(fake, count, is_coalesced, layout=None, shape=None):
         dimensions, options = fake.sparse_dim(), {"is_coalesced": is_coalesced}
         sizes = [(dimensions, count), (count, *shape[dimensions:])]
     elif layout in COMPRESSED:
-        compressed, options = shape[COMPRESSED.index(layout)], {"layout": layout}
-        sizes = [(compressed + 1,), (count,), (count,)]
+        block, dimension = block_of(fake) if block is None else block, COMPRESSED[layout]
+        compressed = shape[dimension] // (*block, 1, 1)[dimension]
+        sizes, options = [(compressed + 1,), (count,), (count, *block)], {"layout": layout}
     else:
         return fake
     make = torch.sparse_coo_tensor if len(sizes) == 2 else torch.sparse_compressed_tensor

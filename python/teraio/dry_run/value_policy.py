@@ -126,7 +126,7 @@ class ValuePolicy:
             self.answered.setdefault(location, value)
         return np.full(shape, value, dtype)
 
-    def size(self, func, candidates):
+    def size(self, func, candidates, guess=None):
         """Returns the assumed size of an operator's result that depends on unknown values.
 
         If --assume gives none, it is half or all of the elements that the operator selects from.
@@ -134,13 +134,15 @@ class ValuePolicy:
         Args:
             func: an overload of the operator.
             candidates: the number of elements that it selects from, or None if it selects none.
+            guess: its size, if half of the candidates is not the best guess.
 
         Raises:
             teraio.Error: no size is assumed at this line.
         """
         location = script_location()
-        guess = candidates
-        if candidates is not None and not self._selects_all:
+        if candidates is None or self._selects_all:
+            guess = candidates
+        elif guess is None:
             guess = (candidates + 1) // 2
         size = _first(self._assumed(location, only_there=True), guess)
         if size is None:

@@ -93,7 +93,7 @@ def _may_have_workspace(func):
 def _described(value):
     """Returns a key for all that the workspace of an op with this argument depends on."""
     if isinstance(value, torch.Tensor):
-        layout = value.stride() if value.layout == torch.strided else value._nnz()
+        layout = value.stride() if value.layout == torch.strided else (value.layout, value._nnz())
         return (value.shape, layout, value.dtype)
     if isinstance(value, dict):
         return tuple((name, _described(each)) for name, each in value.items())
@@ -105,7 +105,7 @@ def _described(value):
 def _find(func, args, kwargs, result):
     given = tensors_in((args, kwargs))
     if any(each.layout != torch.strided for each in (*given, *tensors_in(result))):
-        return _product(args, result) if func in (aten.mm.default, aten.addmm.default) else 0
+        return _product(func, args, result) if func in (aten.mm.default, aten.addmm.default) else 0
     is_small = sum(map(_size_bytes, [*given, *tensors_in(result)])) < _LARGE_BYTES
     if not given or is_small or _is_plain(func, given):
         return 0
@@ -114,12 +114,24 @@ def _find(func, args, kwargs, result):
     return _sized(_workspace, func, args, kwargs, result)
 
 
-def _product(args, result):
-    """Returns the bytes that a product with a compressed sparse matrix copies: the matrix, with the
-    indices that the library takes, and the result."""
-    copied = [each for each in args if getattr(each, "layout", None) in COMPRESSED]
-    matrices = sum(each._nnz() * (each.element_size() + 20) + 12 * each.shape[0] for each in copied)
-    return matrices + (_size_bytes(result) if copied else 0)
+def _product(func, args, result):
+    """Returns the bytes that a product with a compressed sparse matrix takes: its indices in the
+    type of the library, a matrix by rows of one by columns, and the result twice."""
+    matrices = [each for each in args if getattr(each, "layout", None) in COMPRESSED]
+    if not matrices:
+        return 0
+    rows, number_bytes = result.shape[0], result.element_size()
+    if result.layout in COMPRESSED:
+        made = 20 * sum(each._nnz() for each in matrices if COMPRESSED[each.layout] == 1)
+        return made + (4 + number_bytes) * result._nnz() + 12 * rows
+    (matrix,) = matrices
+    copy = _size_bytes(result) if func is aten.mm.default else 0
+    other = sum(_size_bytes(each) for each in args[1:] if each is not matrix)
+    count, is_right = matrix._nnz(), matrix is args[-1]
+    if (COMPRESSED[matrix.layout] == 0) != is_right:
+        return 4 * (count + rows + 1) + copy + is_right * other
+    turned = (48 + number_bytes) * count + 24 * rows + 8 * matrix.shape[1] - copy
+    return max((20 + number_bytes) * count + 12 * rows + copy, turned) + is_right * other
 
 
 def _is_plain(func, given):

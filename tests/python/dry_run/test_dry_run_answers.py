@@ -239,6 +239,9 @@ def test_what_needs_no_contents_works(dry_run, tmp_path):
         "torch.save([made, rows], 'saved.pt'); made, rows = torch.load('saved.pt')",
         "assert (made * 2)._nnz() == 4 and (made @ torch.ones(9, 2)).shape == (4, 2)",
         "assert torch.eye(8).to_sparse_csr().t().clone().to_sparse_csr()._nnz() == rows._nnz()",
+        "made = torch.eye(8).to_sparse_csr(); assert 7 < (made @ made.to_sparse_csc())._nnz() < 9",
+        "made = torch.eye(8).to_sparse_bsr((4, 2)); assert (made * 2).values().shape == (4, 4, 2)",
+        "assert made.to_sparse()._nnz() == 32 and (made @ torch.ones(8, 2)).shape == (8, 2)",
         "Weight = type(model[0].weight); "
         "assert not Weight(data, requires_grad=False, **vars(model[0].weight)).requires_grad",
         "assert len({p.data_ptr() for p in model.parameters()}) == 4; "

@@ -14,6 +14,8 @@ from teraio.accelerator import load
 from teraio.dry_run import workspaces
 
 half = torch.bfloat16
+GRAPH = (torch.rand(512, 512) > 0.95).float().to_sparse_csr()
+TURNED = GRAPH.to_sparse_csc()
 
 
 def images(x):
@@ -55,6 +57,7 @@ OTHERS = {
     "sums": lambda x: x.cumsum(0) + x.logsumexp(1, keepdim=True) + x.logcumsumexp(1),
     "linalg": lambda x: torch.linalg.inv(x.T @ x + torch.eye(256)) + torch.linalg.qr(x)[1],
     "svd": lambda x: torch.linalg.svdvals(torch.fft.rfft2(x).abs()),
+    "graph": lambda x: GRAPH @ x + GRAPH @ GRAPH @ x + torch.addmm(x, TURNED, x),
     "resized": lambda x: F.interpolate(images(x), scale_factor=0.5, mode="bicubic"),
     "bilinear": lambda x: F.bilinear(x[:, :64], x[:, 64:128], torch.ones(32, 64, 64)),
     "ctc": lambda x: F.ctc_loss(
