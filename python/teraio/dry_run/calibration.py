@@ -19,6 +19,7 @@ aten = torch.ops.aten
 # of a measurement, and the median over the rounds ignores it.
 _ROUNDS = 5
 _SECONDS = 0.03  # the duration of one measurement in a round
+_PRECISIONS = (torch.float32, torch.bfloat16)
 _LARGE_BYTES = 96 << 20  # larger than the caches
 # Measurements of memory-bound ops cycle through tensors of this total size, because most operands
 # of a training step have left the caches since their last use.
@@ -60,12 +61,14 @@ def measure(show) -> Accelerator:
         total = median(rounds)
         points.setdefault(kind, []).append([work, work / max(total - op_seconds, 0.05 * total)])
     memory = max(rate for _, rate in points["memory"])
-    matmul = max(rate for _, rate in points["matmul.float32"])
+    products = {precision: points[f"matmul.{precision}"] for precision in ("float32", "bfloat16")}
     return Accelerator(
         name=f"CPU of this machine, {torch.get_num_threads()} threads ({platform.machine()})",
         memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         memory_bytes_per_second=int(memory),
-        flops_per_second={"float32": int(matmul)},
+        flops_per_second={
+            precision: int(max(rate for _, rate in found)) for precision, found in products.items()
+        },
         link_bytes_per_second=int(memory),
         link_latency_ns=20_000,
         kernel_ns=0,
@@ -110,6 +113,10 @@ def _op_call():
     return lambda: small.add_(1.0)
 
 
+def _in_precision(kind, dtype):
+    return f"{kind}.{str(dtype).removeprefix('torch.')}"
+
+
 def _add_matmuls(probes):
     for rows, inner, columns in (
         (64, 64, 64),
@@ -118,20 +125,24 @@ def _add_matmuls(probes):
         (1024, 768, 2048),
         (1024, 2048, 4096),
     ):
-        first, second = torch.randn(rows, inner), torch.randn(columns, inner).t()
-        probes[f"matmul {rows}x{inner}x{columns}"] = (
-            lambda a=first, b=second: torch.mm(a, b),
-            "matmul.float32",
-            2 * rows * inner * columns,
-        )
+        for dtype in _PRECISIONS:
+            first = torch.randn(rows, inner, dtype=dtype)
+            second = torch.randn(columns, inner, dtype=dtype).t()
+            probes[f"matmul {dtype} {rows}x{inner}x{columns}"] = (
+                lambda a=first, b=second: torch.mm(a, b),
+                _in_precision("matmul", dtype),
+                2 * rows * inner * columns,
+            )
 
 
 def _add_attention(probes):
     for batch, heads, length, size in ((4, 4, 64, 16), (4, 12, 256, 64), (1, 12, 1024, 64)):
-        tensors = [torch.randn(batch, heads, length, size) for _ in range(3)]
         flops = 4 * batch * heads * length * length * size
-        _add_attention_passes(probes, "attention", tensors, False, flops)
-        _add_attention_passes(probes, "causal_attention", tensors, True, flops // 2)
+        for dtype in _PRECISIONS:
+            shape = (batch, heads, length, size)
+            tensors = [torch.randn(shape, dtype=dtype) for _ in range(3)]
+            _add_attention_passes(probes, "attention", tensors, False, flops)
+            _add_attention_passes(probes, "causal_attention", tensors, True, flops // 2)
 
 
 def _add_attention_passes(probes, kind, tensors, is_causal, flops):
@@ -141,15 +152,15 @@ def _add_attention_passes(probes, kind, tensors, is_causal, flops):
         query, key, value, is_causal=is_causal
     )
     saved = (torch.randn_like(output), query, key, value, output, logsumexp, 0.0, is_causal)
-    name = f"{kind} {query.shape[2]}"
+    name = f"{kind} {query.dtype} {query.shape[2]}"
     probes[name] = (
         lambda: F.scaled_dot_product_attention(query, key, value, is_causal=is_causal),
-        f"{kind}.float32",
+        _in_precision(kind, query.dtype),
         flops,
     )
     probes[name + " backward"] = (
         lambda: aten._scaled_dot_product_flash_attention_for_cpu_backward(*saved),
-        f"{kind}_backward.float32",
+        _in_precision(f"{kind}_backward", query.dtype),
         2.5 * flops,
     )
 

@@ -17,7 +17,10 @@ from teraio.dry_run.workspaces import workspaces
 
 aten = torch.ops.aten
 
-_MATMULS = {aten.mm, aten.addmm, aten.bmm, aten.baddbmm, aten._scaled_mm}
+# How many times the products of a forward pass these ops compute.
+_RECURRENT = {aten.mkldnn_rnn_layer: 1, aten.mkldnn_rnn_layer_backward: 2}
+_MATMULS = {aten.mm, aten.addmm, aten.bmm, aten.baddbmm, aten._scaled_mm, aten._grouped_mm}
+_MATMULS |= _RECURRENT.keys()
 _CONVOLUTIONS = {aten.convolution, aten._convolution, aten.convolution_backward}
 _ATTENTIONS_FOR_CPU = {
     aten._scaled_dot_product_flash_attention_for_cpu: 1.0,
@@ -242,7 +245,18 @@ def _flops(op, func, args, kwargs, result):
     if packet in _ATTENTIONS_FOR_CPU:
         query, key, value = args[1:4] if "backward" in packet.__name__ else args[:3]
         return int(_attention_flops(query, key, value) * _ATTENTIONS_FOR_CPU[packet])
+    if packet in _RECURRENT:
+        tokens = prod(args[0].shape[:-1])
+        return 2 * tokens * (args[1].numel() + args[2].numel()) * _RECURRENT[packet]
+    if packet is aten._grouped_mm:
+        return _grouped_flops(*args[:2])
     return op.flops(*args, **kwargs, out_val=result) if op.flops else 0
+
+
+def _grouped_flops(left, right):
+    # One operand of two dimensions has the rows, the inner or the columns of all groups.
+    groups = left.shape[0] if left.dim() == right.dim() == 3 else 1
+    return 2 * groups * prod(left.shape[-2:]) * right.shape[-1]
 
 
 def _attention_flops(query, key, value):

@@ -50,6 +50,28 @@ def test_a_large_product_takes_the_time_of_its_arithmetic():
     assert duration_ns(aten.mm.default, square, square, on=as_a_share) == 4_000_000
 
 
+def result_ns(func, *args, result):
+    return Roofline(DEVICE, Links(DEVICE, 1)).duration_ns(func, args, {}, result)
+
+
+def test_products_of_groups_take_the_time_of_their_arithmetic():
+    """Eight experts, and 1,000 tokens that are routed to them."""
+    tokens, weights, ends = meta(1000, 100), meta(8, 100, 1000), meta(8, dtype=torch.int32)
+    forward = result_ns(aten._grouped_mm.default, tokens, weights, ends, result=meta(1000, 1000))
+    assert forward == 200_000
+    gradients = (tokens.t(), meta(1000, 1000), ends)
+    assert result_ns(aten._grouped_mm.default, *gradients, result=weights) == 200_000
+
+
+def test_a_recurrent_layer_uses_its_weights_at_each_position():
+    tokens, weights = meta(64, 10, 100), [meta(400, 100), meta(400, 100), meta(400), meta(400)]
+    state, results = meta(1, 10, 100), meta(64, 10, 100)
+    layer, backward = aten.mkldnn_rnn_layer.default, aten.mkldnn_rnn_layer_backward.default
+    forward_ns = result_ns(layer, tokens, *weights, state, state, result=results)
+    assert forward_ns == 2 * 640 * 80_000 / 1000
+    assert result_ns(backward, tokens, *weights, state, state, result=results) == 2 * forward_ns
+
+
 def test_a_convolution_is_in_tensor_float_unless_the_script_says_not(monkeypatch):
     default_ns = convolution_ns()
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
