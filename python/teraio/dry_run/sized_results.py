@@ -13,10 +13,8 @@ _INDICES = "_teraio_indices"  # the attribute of a sparse fake tensor that has i
 _PARTS = 16  # of the elements before a merge, by which the number of those after it is rounded
 # Layouts of matrices with a compressed dimension: which one that is.
 COMPRESSED = {
-    torch.sparse_csr: 0,
-    torch.sparse_csc: 1,
-    torch.sparse_bsr: 0,
-    torch.sparse_bsc: 1,
+    **dict.fromkeys((torch.sparse_csr, torch.sparse_bsr), 0),
+    **dict.fromkeys((torch.sparse_csc, torch.sparse_bsc), 1),
 }
 _BLOCKED = (torch.sparse_bsr, torch.sparse_bsc)  # whose elements are blocks
 

@@ -24,42 +24,18 @@ _WITH_ITSELF = {aten.eq: True, aten.ne: False}
 _WITH_INFINITY = {aten.eq: False, aten.ne: True}
 # Their last result tells which matrices have failed.
 _CHECKED = {
-    aten.linalg_cholesky_ex,
-    aten.linalg_inv_ex,
-    aten.linalg_ldl_factor_ex,
-    aten.linalg_lu_factor_ex,
-    aten._linalg_solve_ex,
+    *(aten.linalg_cholesky_ex, aten.linalg_inv_ex, aten._linalg_solve_ex),
+    *(aten.linalg_ldl_factor_ex, aten.linalg_lu_factor_ex),
 }
-_COMPARING = {
-    aten.eq: operator.eq,
-    aten.ne: operator.ne,
-    aten.lt: operator.lt,
-    aten.le: operator.le,
-    aten.gt: operator.gt,
-    aten.ge: operator.ge,
-}
+_COMPARING = {getattr(aten, name): getattr(operator, name) for name in "eq ne lt le gt ge".split()}
 _KEEPING = {
-    aten._to_copy,
-    aten._unsafe_view,
-    aten.alias,
-    aten.all,
-    aten.amax,
-    aten.any,
-    aten.clone,
-    aten.detach,
-    aten.expand,
-    aten.max,
-    aten.select,
-    aten.squeeze,
-    aten.unsqueeze,
-    aten.view,
+    *(aten._to_copy, aten._unsafe_view, aten.alias, aten.clone, aten.detach, aten.expand),
+    *(aten.all, aten.amax, aten.any, aten.max),
+    *(aten.select, aten.squeeze, aten.unsqueeze, aten.view),
 }
 _COMBINING = {
-    aten.bitwise_and: all,
-    aten.logical_and: all,
-    aten.mul: all,
-    aten.bitwise_or: any,
-    aten.logical_or: any,
+    **dict.fromkeys((aten.bitwise_and, aten.logical_and, aten.mul), all),
+    **dict.fromkeys((aten.bitwise_or, aten.logical_or), any),
 }
 _NEGATING = {aten.bitwise_not, aten.logical_not}
 

@@ -30,16 +30,12 @@ _log = logging.getLogger("teraio")
 
 _NOT_FOLLOWED = (types.ModuleType, types.FrameType, str, bytes, int, float)
 _POOLS = ("multiprocessing.pool", "concurrent.futures.process")
-_ROWS, _COLUMNS = (
-    ("crow_indices", "col_indices", "values"),
-    ("ccol_indices", "row_indices", "values"),
-)
+_ROWS = ("crow_indices", "col_indices", "values")
+_COLUMNS = ("ccol_indices", "row_indices", "values")
 _COMPONENTS = {
     torch.sparse_coo: ("_indices", "_values"),
-    torch.sparse_csr: _ROWS,
-    torch.sparse_bsr: _ROWS,
-    torch.sparse_csc: _COLUMNS,
-    torch.sparse_bsc: _COLUMNS,
+    **dict.fromkeys((torch.sparse_csr, torch.sparse_bsr), _ROWS),
+    **dict.fromkeys((torch.sparse_csc, torch.sparse_bsc), _COLUMNS),
 }
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 

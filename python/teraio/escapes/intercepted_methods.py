@@ -125,28 +125,22 @@ def _ends_coalescing(method):
     return wrapper
 
 
+_PINNED_UNTIL_RETURN = {
+    torch.Tensor: "tolist apply_ map_ map2_ __deepcopy__ __reduce_ex__",
+    torch.UntypedStorage: "resize_ tolist __getitem__ __setitem__ copy_ fill_ byteswap _write_file "
+    "_set_from_file",
+    torch._C.StorageBase: "_share_fd_cpu_ _share_filename_cpu_ _swap_data_ptr_",
+    torch._C.PyTorchFileWriter: "write_record",
+    torch._C: "_is_alias_of _overlaps",
+}
 WRAPPERS = [
     (torch.Tensor, "numpy", _array),
-    (torch.Tensor, "tolist", _pinned_until_return),
-    (torch.Tensor, "apply_", _pinned_until_return),
-    (torch.Tensor, "map_", _pinned_until_return),
-    (torch.Tensor, "map2_", _pinned_until_return),
-    (torch.Tensor, "__deepcopy__", _pinned_until_return),
-    (torch.Tensor, "__reduce_ex__", _pinned_until_return),
-    (torch.UntypedStorage, "resize_", _pinned_until_return),
-    (torch.UntypedStorage, "tolist", _pinned_until_return),
-    (torch.UntypedStorage, "__getitem__", _pinned_until_return),
-    (torch.UntypedStorage, "__setitem__", _pinned_until_return),
-    (torch.UntypedStorage, "copy_", _pinned_until_return),
-    (torch.UntypedStorage, "fill_", _pinned_until_return),
-    (torch.UntypedStorage, "byteswap", _pinned_until_return),
-    (torch.UntypedStorage, "_write_file", _pinned_until_return),
-    (torch.UntypedStorage, "_set_from_file", _pinned_until_return),
-    (torch._C.StorageBase, "_share_fd_cpu_", _pinned_until_return),
-    (torch._C.StorageBase, "_share_filename_cpu_", _pinned_until_return),
-    (torch._C.PyTorchFileWriter, "write_record", _pinned_until_return),
-    (torch._C, "_is_alias_of", _pinned_until_return),
-    (torch._C, "_overlaps", _pinned_until_return),
+    *(
+        (owner, name, _pinned_until_return)
+        for owner, names in _PINNED_UNTIL_RETURN.items()
+        for name in names.split()
+        if name != "_swap_data_ptr_" or hasattr(owner, name)  # only newer versions have it
+    ),
     (torch.jit.RecursiveScriptModule, "save", _module_writer),
     (torch.jit.RecursiveScriptModule, "save_to_buffer", _module_writer),
     (threading.Thread, "_bootstrap_inner", _observed_thread),
@@ -156,8 +150,6 @@ WRAPPERS = [
     *children.WRAPPERS,
     *python_kernels.WRAPPERS,
 ]
-if hasattr(torch._C.StorageBase, "_swap_data_ptr_"):
-    WRAPPERS += [(torch._C.StorageBase, "_swap_data_ptr_", _pinned_until_return)]
 if torch.distributed.is_available():
     from teraio.escapes import ddp
 
