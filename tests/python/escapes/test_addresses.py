@@ -117,36 +117,20 @@ OTHERS = {
     "makes tensors of memory that others have": """
         StorageBase.from_buffer _VariableFunctionsClass.asarray _VariableFunctionsClass.from_numpy
         _VariableFunctionsClass.frombuffer _construct_storage_from_data_pointer _from_dlpack""",
-    "gives the address of an object, and none of the tensor's bytes": """
-        StorageBase._new_with_weak_ptr _aoti.alloc_tensor_by_stealing_from_void_ptr
-        _aoti.alloc_tensors_by_stealing_from_void_ptrs _aoti.unsafe_alloc_void_ptr_from_tensor
-        _aoti.unsafe_alloc_void_ptrs_from_tensors _profiler._NNModuleInfo.cls_ptr
-        _profiler._NNModuleInfo.self_ptr _profiler._OptimizerInfo.self_ptr
+    "gives the address of an object, and none of the tensor's bytes": r"""
+        StorageBase._new_with_weak_ptr _aoti.(unsafe_)?alloc_\w+ _profiler._\w+Info.(cls|self)_ptr
         _profiler._TensorMetadata.impl_ptr _storage_address""",
     "tells an address of the past, in a profile": """
         _profiler._ExtraFields_Allocation.ptr _profiler._TensorMetadata.storage_data_ptr
         _profiler.symbolize_addresses""",
-    "gives memory that no session manages": """
-        _distributed_c10d._SymmetricMemory.buffer_ptrs
-        _distributed_c10d._SymmetricMemory.buffer_ptrs_dev
-        _distributed_c10d._SymmetricMemory.buffer_size
-        _distributed_c10d._SymmetricMemory.get_buffer
-        _distributed_c10d._SymmetricMemory.multicast_ptr
-        _distributed_c10d._SymmetricMemory.signal_pad_ptrs
-        _distributed_c10d._SymmetricMemory.signal_pad_ptrs_dev""",
-    "gives tensors": """
+    "gives memory that no session manages": r"_distributed_c10d._SymmetricMemory.\w+",
+    "gives tensors": r"""
         _FunctionBase._input_grad_buffers _distributed_c10d.GradBucket.buffer
-        _distributed_c10d.GradBucket.set_buffer _VariableFunctionsClass._nested_view_from_buffer
-        _VariableFunctionsClass._nested_view_from_buffer_copy cpp.nn.Module._buffers
-        cpp.nn.Module.buffers cpp.nn.Module.named_buffers""",
+        _distributed_c10d.GradBucket.set_buffer cpp.nn.Module.(_|named_)?buffers
+        _VariableFunctionsClass._nested_view_from_buffer(_copy)?""",
     "raises the error of an offloaded tensor, where it has one": r"""
         Script\w+._?save_to_buffer\S* StorageBase._share_cuda_ _tensors_data_ptrs_at_indices_equal
-        _aoti.AOTIModelContainerRunnerCpu.update_constant_buffer
-        _aoti.AOTIModelContainerRunnerCpu.update_constant_buffer_from_blob
-        _aoti.AOTIModelContainerRunnerCuda.update_constant_buffer
-        _aoti.AOTIModelContainerRunnerCuda.update_constant_buffer_from_blob
-        _aoti.AOTIModelContainerRunnerCuda.update_constant_buffer_from_cpu
-        _aoti.AOTIModelPackageLoader.update_constant_buffer""",
+        _aoti.AOTIModel\w+.update_constant_buffer(_from_blob|_from_cpu)?""",
     "sets what an access to a storage of the program raises": """
         _clear_storage_data_ptr_access_error_msg _set_storage_data_ptr_access_error_msg
         _set_throw_on_mutable_data_ptr _set_warn_deprecated_on_mutable_data_ptr

@@ -183,10 +183,7 @@ def loaded(model):
     return batches, model(batch).sum()
 
 
-HOLDERS = {
-    "optimizer, scheduler and a kept loss": trained,
-    "batches of a DataLoader": loaded,
-}
+HOLDERS = {"optimizer, scheduler and a kept loss": trained, "batches of a DataLoader": loaded}
 
 
 @pytest.mark.parametrize("holder", HOLDERS)

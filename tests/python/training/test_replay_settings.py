@@ -17,10 +17,7 @@ SETTINGS = {
         "torch.utils.deterministic.fill_uninitialized_memory",
         "torch.utils.deterministic.fill_uninitialized_memory = {}",
     ),
-    "oneDNN": (
-        "torch._C._get_mkldnn_enabled()",
-        "torch._C._set_mkldnn_enabled({})",
-    ),
+    "oneDNN": ("torch._C._get_mkldnn_enabled()", "torch._C._set_mkldnn_enabled({})"),
     "deterministic oneDNN": (
         "torch._C._get_mkldnn_deterministic()",
         "torch._C._set_mkldnn_deterministic({})",
@@ -53,10 +50,7 @@ SETTINGS = {
         "torch.get_default_dtype() == torch.float64",
         "torch.set_default_dtype(torch.float64 if {} else torch.float32)",
     ),
-    "autocast": (
-        "torch.is_autocast_enabled('cpu')",
-        "torch.set_autocast_enabled('cpu', {})",
-    ),
+    "autocast": ("torch.is_autocast_enabled('cpu')", "torch.set_autocast_enabled('cpu', {})"),
     "autocast's type": (
         "torch.get_autocast_dtype('cpu') == torch.float16",
         "torch.set_autocast_dtype('cpu', torch.float16 if {} else torch.bfloat16)",
