@@ -25,8 +25,12 @@ def command_parser():
         description="Predicts a training script's memory and time on a device, without the device.",
         epilog=_EPILOG,
     )
-    budget = "device memory to plan with, instead of all of the device's"
-    add_arguments(parser, "device_budget", "host_limit", device_budget=budget)
+    helps = {
+        "device_budget": "device memory to plan with, instead of all of the device's",
+        "host_limit": "host memory to plan with, instead of all of the machine's",
+    }
+    add_arguments(parser, *helps, **helps)
+    parser.set_defaults(host_limit=None)
     add = parser.add_argument
     add(
         "--accelerator",
@@ -121,8 +125,9 @@ def _plan(traces, patterns, options):
     command = [str(command_path()), "plan", *trace_options(names, patterns)]
     command += ["--out", *(f"plan-{name}" for name in names)]
     command += ["--hardware", str(Path(options.hardware).resolve())]
-    command += ["--device-budget", budget, "--host-limit", str(options.host_limit)]
-    command += ["--recompute", options.recompute]
+    command += ["--device-budget", budget, "--recompute", options.recompute]
+    if options.host_limit is not None:
+        command += ["--host-limit", options.host_limit]
     print(f"\non {options.hardware}:", flush=True)
     planned = subprocess.run(command, stderr=subprocess.PIPE, text=True, cwd=traces[0].parent)
     if planned.returncode:
