@@ -49,7 +49,7 @@ def parse_arguments(argv=None) -> argparse.Namespace:
     passes = f"passes per step (default: {ACCUMULATION}, with --full {ACCUMULATION_FULL})"
     add("--accumulation", type=int, help=passes)
     add("--ratio", type=float, default=3.0, help="natural peak over device budget (default: 3)")
-    add("--data", type=Path, help="C4 file (.json, .json.gz; default: prose of python3-doc)")
+    add("--data", type=Path, help="C4 file (.json, .json.gz; default: prose of Python's docs)")
     add("--ssd", type=Path, action="append", help="directory on a drive; repeat for several drives")
     add("--output", type=Path, default=ROOT / "build" / "demo")
     add("training", nargs="*", help=argparse.SUPPRESS)

@@ -84,7 +84,7 @@ def _add_training(group) -> None:
 
 def _add_files(group) -> None:
     add = group.add_argument
-    add("--data", type=Path, help="C4 file (.json, .json.gz; default: prose of python3-doc)")
+    add("--data", type=Path, help="C4 file (.json, .json.gz; default: prose of Python's docs)")
     add("--cache", type=Path, default=DATA_CACHE, help="folder for the tokenizer and the tokens")
     add("--save", type=Path, help="write checkpoints to this path")
     add("--save-every", type=int, default=0, metavar="STEPS", help="0: only after the last step")

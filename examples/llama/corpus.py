@@ -3,7 +3,10 @@
 import gzip
 import json
 import re
+import sys
+from collections.abc import Iterable
 from pathlib import Path
+from pydoc_data.topics import topics
 
 from .atomic import replacing
 
@@ -36,15 +39,18 @@ def _text_of(line: str, path: Path, number: int) -> str:
     return text
 
 
-def python_docs(root: Path = SYSTEM_DOCS) -> Path:
-    """Returns the prose sources of the newest installed python3-doc package."""
-    found = [path for path in root.glob(f"python3*/{SOURCES}") if path.is_dir()]
+def python_docs(root: Path = SYSTEM_DOCS) -> tuple[str, Iterable]:
+    """Returns a name and the pages (name, text) of the newest installed python3-doc package.
+
+    Without one, the pages are those that `help()` of this Python has, a twentieth as much.
+    """
+    found = [path.resolve() for path in root.glob(f"python3*/{SOURCES}") if path.is_dir()]
     if not found:
-        raise DataError(
-            f"no text to train on: {root}/python3*/{SOURCES} does not exist. Install the Debian "
-            "package python3-doc (apt-get install python3-doc) or name a C4 file with --data."
-        )
-    return max((path.resolve() for path in found), key=_version)
+        return f"python{sys.version_info.major}.{sys.version_info.minor}-help", topics.items()
+    sources = max(found, key=_version)
+    pages = sorted(sources.rglob("*.rst.txt"))
+    texts = ((str(page.relative_to(sources)), page.read_text("utf-8")) for page in pages)
+    return f"{sources.parts[-3]}-docs", texts
 
 
 def _version(sources: Path) -> list[int]:
@@ -52,12 +58,11 @@ def _version(sources: Path) -> list[int]:
 
 
 def python_docs_corpus(cache: Path, root: Path = SYSTEM_DOCS) -> Path:
-    """Writes the prose of python3-doc as a C4 file under `cache`, once; returns its path."""
-    sources = python_docs(root)
-    corpus = cache / f"{sources.parts[-3]}-docs.json.gz"
+    """Writes the prose of Python's documentation as a C4 file under `cache`; returns its path."""
+    name, pages = python_docs(root)
+    corpus = cache / f"{name}.json.gz"
     if not corpus.exists():
         with replacing(corpus) as partial, gzip.open(partial, "wt", encoding="utf-8") as lines:
-            for page in sorted(sources.rglob("*.rst.txt")):
-                record = {"text": page.read_text("utf-8"), "url": str(page.relative_to(sources))}
-                lines.write(json.dumps(record) + "\n")
+            for page, text in pages:
+                lines.write(json.dumps({"text": text, "url": page}) + "\n")
     return corpus

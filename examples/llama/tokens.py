@@ -49,7 +49,7 @@ def token_dtype(vocab_size: int):
 
 
 def prepare(data: Path | None, cache: Path, vocab_size: int) -> np.ndarray:
-    """Returns the tokens of `data` (default: python3-doc prose), made once per text and size.
+    """Returns the tokens of `data` (default: Python's documentation), made once per text and size.
 
     The array is mapped from `cache`, not read into memory. Raises DataError.
     """

@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "examples"))
 
 import pretrain_llama
 from arms.warm_start import settle_kernels
+from llama.corpus import documents, python_docs_corpus
 from llama.model import Llama
 from llama.presets import PRESETS
 
@@ -55,6 +56,11 @@ def train(corpus, tmp_path_factory):
         return json.loads(losses.read_text())
 
     return train
+
+
+def test_text_is_there_without_a_package(tmp_path):
+    texts = [*documents(python_docs_corpus(tmp_path / "cache", root=tmp_path))]
+    assert sum(map(len, texts)) > 300_000 and "conditional execution" in " ".join(texts)
 
 
 def meta_model(config):
