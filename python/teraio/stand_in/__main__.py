@@ -26,6 +26,7 @@ def main():
     parser = _parser()
     options = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.manual_seed(0)  # a second run computes the same
     dtype = torch.bfloat16 if options.precision == "bf16" else torch.float32
     with torch.device(device), _default_dtype(dtype):
         try:

@@ -10,6 +10,7 @@ import pytest
 
 from teraio.directories import cache_directory
 from teraio.errors import Error
+from teraio.stand_in import __main__ as stand_in
 from teraio.suggest.device import name_of_gpu
 from teraio.suggest.drives import choose_directories, share_of
 
@@ -227,3 +228,15 @@ def test_a_stand_in_names_what_it_lacks(execute, tmp_path, kind, expected):
     outcome = execute(sys.executable, "-c", f"{without}; __main__.main()", "config.json")
     assert outcome.code == 2
     assert expected in outcome.err
+
+
+def test_a_stand_in_computes_the_same_each_time(monkeypatch, tmp_path, capsys):
+    pytest.importorskip("diffusers")
+    kind = {"_class_name": "DiTTransformer2DModel", "num_layers": 1, "num_attention_heads": 2}
+    (tmp_path / "config.json").write_text(json.dumps(kind | {"attention_head_dim": 16}))
+    words = ["stand_in", str(tmp_path), "--batch", "1", "--pixels", "64", "--steps", "1"]
+    monkeypatch.setattr(sys, "argv", words)
+    stand_in.main()
+    stand_in.main()
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == second
