@@ -2,6 +2,7 @@
 
 #include <ATen/SequenceNumber.h>
 #include <ATen/record_function.h>
+#include <c10/core/GradMode.h>
 #include <pybind11/pybind11.h>
 #include <torch/csrc/autograd/function.h>
 
@@ -66,10 +67,12 @@ void find_origin(const ActiveSession& session, const engine::OpRequests& request
                  engine::OpFacts& facts) {
   if (!requests.is_origin_wanted) return;
   facts.origin = requests.known_origin;
-  if (facts.origin) return;
-  const int64_t start_ns = session.runtime->begin_own_work();
-  facts.origin = session.origins->find();
-  facts.own_work_ns = session.runtime->end_own_work(start_ns);
+  if (!facts.origin) {
+    const int64_t start_ns = session.runtime->begin_own_work();
+    facts.origin = session.origins->find();
+    facts.own_work_ns = session.runtime->end_own_work(start_ns);
+  }
+  facts.origin->is_without_gradients = !c10::GradMode::is_enabled();
 }
 
 }  // namespace teraio::pytorch

@@ -15,6 +15,8 @@ struct OpOrigin {
   std::string_view module;    // "layers.0.mlp"; empty: none
   std::string_view location;  // "model.py:31"; empty: not known
   bool is_backward = false;   // of the backward pass of what the location runs
+  // It ran where autograd records nothing, as an evaluation, a rollout or an optimizer does.
+  bool is_without_gradients = false;
 
   bool is_known() const { return !module.empty() || !location.empty(); }
 };
