@@ -59,9 +59,27 @@ void IterationLog::end_iteration(int64_t now_ns, const EngineCounters& counters,
   ++forgotten_count_;
 }
 
-void IterationLog::join() {
-  for (const IterationRecord& part : std::exchange(iterations_, {})) add(joined_, part);
-  forgotten_count_ = 0;
+void IterationLog::join(std::span<const int64_t> counts) {
+  std::vector<IterationRecord> wholes;
+  for (const int64_t count : counts) wholes.push_back(take_newest(count));
+  if (wholes.empty()) return;
+  add(joined_, wholes.front());
+  iterations_.insert(iterations_.end(), wholes.rbegin(), wholes.rend() - 1);
+}
+
+// As one.
+IterationRecord IterationLog::take_newest(int64_t count) {
+  if (count == 0) return {};
+  IterationRecord whole = iterations_.back();
+  iterations_.pop_back();
+  for (int64_t i = 1; i < count; ++i) {
+    const IterationRecord& part = iterations_.back();
+    add(whole, part);
+    whole.pattern = 0;
+    if (part.mode != whole.mode) whole.mode = IterationRecord::Mode::kDeviated;
+    iterations_.pop_back();
+  }
+  return whole;
 }
 
 std::vector<IterationRecord> IterationLog::iterations(size_t first) const {

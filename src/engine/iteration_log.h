@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <vector>
 
 #include "engine/engine_counters.h"
@@ -48,8 +49,9 @@ class IterationLog {
   void start_iteration(int64_t now_ns, const EngineCounters& counters);
   void end_iteration(int64_t now_ns, const EngineCounters& counters, int64_t op_count,
                      int64_t planned_op_count, IterationRecord::Mode mode);
-  // The iterations so far were parts of the one that runs.
-  void join();
+  // The last iterations were parts: `counts` tells how many of the one that runs, of the one before
+  // it, and so on; there are so many.
+  void join(std::span<const int64_t> counts);
   // Of the last iteration.
   void set_pattern(int64_t pattern) { iterations_.back().pattern = pattern; }
 
@@ -75,6 +77,8 @@ class IterationLog {
   const std::vector<MemorySample>& samples() const { return last_samples_; }
 
  private:
+  IterationRecord take_newest(int64_t count);
+
   const EngineOptions& options_;
   int64_t start_ns_ = 0;
   EngineCounters counters_at_start_;

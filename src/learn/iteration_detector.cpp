@@ -39,6 +39,7 @@ bool IterationDetector::note_update(std::span<const engine::Use> uses) {
 bool IterationDetector::expect_steps() {
   if (std::exchange(expects_steps_, true)) return false;
   step_hashes_.clear();
+  last_steps_.clear();
   steps_per_iteration_ = 1;
   step_in_iteration_ = 0;
   return true;
@@ -54,8 +55,21 @@ bool IterationDetector::end_step(uint64_t optimizer) {
   ++step_count_;
   ++step_in_iteration_;
   if (optimizer != 0) note_optimizer(optimizer);
+  if (!ends_iteration(optimizer)) return false;
+  if (!has_period() || !last_steps_.empty()) last_steps_.push_back(optimizer);
+  if (std::ssize(last_steps_) > kOptimizerRemembered) last_steps_.pop_front();
+  return true;
+}
+
+// While the last optimizer steps no more, too.
+int64_t IterationDetector::most_steps() const {
+  return std::max(2 * steps_per_iteration_, kLongestPeriod);
+}
+
+bool IterationDetector::ends_iteration(uint64_t optimizer) const {
   if (!has_return_ && returns_.size() > 1 && returns_.size() < kFirstOptimizers) return false;
-  return step_in_iteration_ >= steps_per_iteration_;
+  if (last_optimizer_ == 0) return step_in_iteration_ >= steps_per_iteration_;
+  return optimizer == last_optimizer_ || step_in_iteration_ >= most_steps();
 }
 
 // The first optimizer that steps again begins an iteration with this step, and one that steps less
@@ -64,14 +78,21 @@ void IterationDetector::note_optimizer(uint64_t optimizer) {
   const auto [entry, is_new] = returns_.try_emplace(optimizer);
   Returns& returns = entry->second;
   const int64_t distance = step_count_ - std::exchange(returns.last_step, step_count_);
+  ++returns.step_count;
   if (is_new) return;
   const bool is_first = !std::exchange(has_return_, true);
   const bool is_again = std::exchange(returns.distance, distance) == distance;
+  if (optimizer == last_optimizer_ && may_be_period(distance))
+    steps_per_iteration_ = std::max(steps_per_iteration_, distance);
   if ((!is_first && !is_again) || !may_be_period(distance)) return;
   returns.period = distance;
   if (distance <= steps_per_iteration_) return;
   steps_per_iteration_ = distance;
-  step_in_iteration_ = is_first ? 1 : distance;
+  last_optimizer_ = is_first ? previous_optimizer() : rarest_optimizer(distance);
+  if (last_optimizer_ != 0) returns_[last_optimizer_].period = distance;
+  if (!is_first) return;
+  step_in_iteration_ = 1;
+  last_steps_.clear();
 }
 
 // One that steps now and then among many steps of another one does not tell the program's period.
@@ -101,9 +122,43 @@ void IterationDetector::find_period() {
   for (int64_t period = least; period <= longest; ++period) {
     if (2 * period > std::ssize(step_hashes_)) return;
     if (!std::equal(end - period, end, end - 2 * period)) continue;
+    if (least == 1) last_optimizer_ = has_period() ? 0 : rarest_optimizer(period);
+    if (last_optimizer_ == 0) last_steps_.clear();
     steps_per_iteration_ = period;
     return;
   }
+}
+
+// Of the step before; 0: it is not known.
+uint64_t IterationDetector::previous_optimizer() const {
+  const auto found = std::ranges::find_if(
+      returns_, [this](const auto& each) { return each.second.last_step == step_count_ - 1; });
+  return found == returns_.end() ? 0 : found->first;
+}
+
+// Of those that have returned after so many steps, the one with the fewest steps; 0: there is none.
+uint64_t IterationDetector::rarest_optimizer(int64_t distance) const {
+  uint64_t rarest = 0;
+  std::pair<int64_t, int64_t> least;
+  for (const auto& [optimizer, returns] : returns_) {
+    if (returns.distance != distance || returns.last_step <= step_count_ - distance) continue;
+    const std::pair steps(returns.step_count, -returns.last_step);
+    if (rarest != 0 && least < steps) continue;
+    rarest = optimizer;
+    least = steps;
+  }
+  return rarest;
+}
+
+std::vector<int64_t> IterationDetector::take_parts() {
+  if (last_steps_.empty() || last_optimizer_ == 0) return {};
+  std::vector<int64_t> counts = {0};
+  for (auto step = last_steps_.rbegin(); step != last_steps_.rend(); ++step) {
+    if (*step == last_optimizer_) counts.push_back(0);
+    if (++counts.back() == most_steps()) break;
+  }
+  last_steps_.clear();
+  return counts;
 }
 
 void IterationDetector::start_iteration(bool is_complete) {

@@ -10,12 +10,17 @@
 //
 // Steps may be equal and yet not the whole, as where each stage of a pipeline has an optimizer. So
 // the number of steps after which an optimizer steps again tells the period: of the first one that
-// does, and later of each that does so twice in a row. Then longer rows are a coincidence.
+// does, and later of each that does so twice in a row. Then longer rows are a coincidence, and the
+// iteration ends with that optimizer, as where a GAN's judge makes a drawn number of steps:
+//
+//   optimizers  J J G J G J J J G
+//   iterations  [J J G] [J G] [J J J G]
 //
 // Threads: under the lock of its owner.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -58,6 +63,9 @@ class IterationDetector {
   bool has_period() const { return steps_per_iteration_ > 1; }
   // Looks for a period in the last steps; later iterations consist of so many.
   void find_period();
+  // When a period has been found, once: how many of the last iterations, which were steps, are
+  // parts of the one that runs, of the one before it, and so on. Otherwise empty.
+  std::vector<int64_t> take_parts();
 
   // The next op begins an iteration. `is_complete`: the last one ended where iterations do, so that
   // the next one may repeat it.
@@ -72,12 +80,17 @@ class IterationDetector {
     int64_t last_step = 0;
     int64_t distance = 0;  // of its last two steps
     int64_t period = 0;    // the distance that tells one
+    int64_t step_count = 0;
   };
 
   bool note_update(std::span<const engine::Use> uses);
   void note_optimizer(uint64_t optimizer);
   bool may_be_period(int64_t distance) const;
   int64_t least_period() const;
+  int64_t most_steps() const;
+  bool ends_iteration(uint64_t optimizer) const;
+  uint64_t previous_optimizer() const;
+  uint64_t rarest_optimizer(int64_t distance) const;
 
   bool expects_steps_ = false;
   uint64_t step_hash_ = iteration::kEmptySignature;
@@ -87,7 +100,10 @@ class IterationDetector {
   std::unordered_map<uint64_t, Returns> returns_;  // by optimizer
   bool has_return_ = false;                        // one has stepped again
   uint64_t update_count_ = 1;
-  int64_t steps_per_iteration_ = 1;
+  int64_t steps_per_iteration_ = 1;  // most of them, where the last optimizer is known
+  uint64_t last_optimizer_ = 0;      // whose step ends an iteration; 0: the number of steps does
+  // Those that ended the last iterations, until a period is known.
+  std::deque<uint64_t> last_steps_;
   int64_t step_in_iteration_ = 0;
   uint64_t iteration_hash_ = iteration::kEmptySignature;  // of the steps that have ended
   uint64_t previous_iteration_hash_ = 0;

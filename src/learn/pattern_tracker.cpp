@@ -215,6 +215,7 @@ bool PatternTracker::wants_times() const {
 void PatternTracker::end_iteration(const IterationEnd& end) {
   take_made_plans();
   ended_.count = end.step;
+  ended_.last_planned = std::min(ended_.last_planned, end.step);  // iterations may have been joined
   ended_.duration_ns += end.duration_ns;
   note_early_end();
   Pattern* ended = library_.find(now_.key.ops);

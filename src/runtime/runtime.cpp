@@ -424,8 +424,9 @@ void Runtime::start_iteration(bool is_complete) {
 void Runtime::begin_step() {
   const std::lock_guard lock(mutex_);
   const bool is_first = detector_.expect_steps();
-  if (is_first && observer_.log().iteration_count() > 0 && !patterns_.has_planned_iteration())
-    observer_.join_iterations();
+  const int64_t count = observer_.log().iteration_count();
+  if (is_first && count > 0 && !patterns_.has_planned_iteration())
+    observer_.join_iterations(std::span(&count, 1));
 }
 
 void Runtime::end_step(uint64_t optimizer) {
@@ -466,6 +467,7 @@ void Runtime::end_iteration() {
   // What is planned needs no period, which would begin with learning once more.
   const bool is_settled = patterns_.has_planned_iteration() && !detector_.has_period();
   if (!patterns_.was_as_expected() && !is_repeated && !is_settled) detector_.find_period();
+  observer_.join_iterations(detector_.take_parts());
   is_recording_ = patterns_.wants_recording();
   start_iteration(/*is_complete=*/true);
 }

@@ -61,8 +61,9 @@ void StepObserver::start_iteration(bool is_recorded, bool are_times_wanted) {
   op_times_.start_iteration(now_ns, engine_.counters().stall_ns(), are_times_wanted);
 }
 
-void StepObserver::join_iterations() {
-  log_.join();
+void StepObserver::join_iterations(std::span<const int64_t> counts) {
+  if (counts.empty()) return;
+  log_.join(counts);
   if (options_.timeline != nullptr) options_.timeline->forget_steps();
   timeline_ = nullptr;
 }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "device/op_timer.h"
@@ -65,8 +66,8 @@ class StepObserver {
     bool is_known = false;     // a plan may come from its times
   };
   void end_iteration(const EndedIteration& ended);
-  // The iterations so far were parts of the one that runs, which no timeline shows.
-  void join_iterations();
+  // As IterationLog::join(). No timeline shows them, nor the one that runs.
+  void join_iterations(std::span<const int64_t> counts);
   void set_pattern(int64_t pattern) { log_.set_pattern(pattern); }
   std::optional<learn::TimedSteps> apply_times(iteration::Profile& profile,
                                                int64_t first_step) const {

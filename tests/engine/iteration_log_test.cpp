@@ -30,8 +30,10 @@ TEST(IterationLogTest, KeepsTheNewestIterationsUnderTheirIndices) {
   EXPECT_THAT(op_counts_from(3), ElementsAre(3, 4));
   EXPECT_THAT(op_counts_from(5), IsEmpty());
   EXPECT_THAT(op_counts_from(50), IsEmpty());
-  log.join();
-  EXPECT_EQ(log.iteration_count(), 0);
+  log.join(std::vector<int64_t>{0, 2, 1});
+  EXPECT_THAT(op_counts_from(0), ElementsAre(2, 3 + 4));
+  EXPECT_EQ(log.iteration_count(), 4);
+  log.join(std::vector<int64_t>{2});
   log.end_iteration(0, {}, 5, 0, IterationRecord::Mode::kOnDemand);
   EXPECT_THAT(op_counts_from(0), ElementsAre(2 + 3 + 4 + 5));
 }

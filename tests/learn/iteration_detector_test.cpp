@@ -108,8 +108,29 @@ TEST_F(IterationDetectorTest, OneOptimizerMayStepMoreOftenThanAnother) {
   const std::vector<uint64_t> iteration = {1, 1, 1, 2};
   steps_of(iteration);
   steps_of(iteration);
+  EXPECT_TRUE(detector_.take_parts().empty());
   steps_of(iteration);
+  EXPECT_EQ(detector_.take_parts(), (std::vector<int64_t>{0, 4, 4, 4}));
+  EXPECT_TRUE(detector_.take_parts().empty()) << "they are told once";
   EXPECT_EQ(steps_of(iteration), (std::vector{4}));
+}
+
+TEST_F(IterationDetectorTest, TheRarestOptimizerEndsAnIterationAlsoAfterADrawnNumberOfSteps) {
+  steps_of({1, 1, 2, 1, 1, 2, 1, 1, 2});
+  EXPECT_EQ(steps_of({1, 2, 1, 1, 1, 2, 1, 1, 2}), (std::vector{2, 4, 3}));
+}
+
+TEST_F(IterationDetectorTest, ADrawnNumberOfEqualStepsIsNoPeriod) {
+  EXPECT_EQ(steps_of({1, 2, 1, 2, 1, 1, 1, 1, 2}), (std::vector{1, 3, 5}));
+  detector_.find_period();
+  EXPECT_EQ(steps_of({1, 1, 2}), (std::vector{3}));
+}
+
+TEST_F(IterationDetectorTest, EqualRowsOfStepsHaveTheirPartsWithoutADistanceTwice) {
+  for (const auto& [optimizer, op] : {std::pair(1, 5), {1, 5}, {2, 6}, {1, 5}, {1, 5}, {2, 6}})
+    steps_of({static_cast<uint64_t>(optimizer)}, static_cast<uint64_t>(op));
+  detector_.find_period();
+  EXPECT_EQ(detector_.take_parts(), (std::vector<int64_t>{0, 3, 3}));
 }
 
 TEST_F(IterationDetectorTest, AnOptimizerThatStepsNowAndThenChangesNothing) {
@@ -121,7 +142,7 @@ TEST_F(IterationDetectorTest, AnOptimizerThatStepsNowAndThenChangesNothing) {
 
 TEST_F(IterationDetectorTest, ThePeriodEndsWithTheOtherOptimizers) {
   steps_of({1, 2, 3, 1, 2, 3});
-  steps_of({1, 1, 1, 1, 1, 1});
+  EXPECT_EQ(steps_of(std::vector<uint64_t>(8, 1)), (std::vector{8}));
   detector_.find_period();
   EXPECT_EQ(steps_of({1, 1}), (std::vector{1, 1}));
 }
@@ -142,6 +163,18 @@ TEST_F(IterationDetectorTest, OtherTensorsDivideNothing) {
     EXPECT_FALSE(use(statistics));
     EXPECT_FALSE(use(statistics, true));
   }
+}
+
+TEST_F(IterationDetectorTest, WhereRowsAreEqualByChanceTheRarerOptimizerEndsThem) {
+  steps_of({1, 1, 2, 1, 1, 1, 2, 1, 2, 1, 2});
+  EXPECT_EQ(detector_.take_parts(), (std::vector<int64_t>{0, 1, 2, 4, 3}));
+}
+
+TEST_F(IterationDetectorTest, WhatEndedBeforeStepsWereReportedIsNoPart) {
+  steps_of({0, 0});
+  detector_.expect_steps();
+  steps_of({1, 1, 2, 1, 1, 2, 1, 1, 2});
+  EXPECT_EQ(detector_.take_parts(), (std::vector<int64_t>{0, 3, 3, 3}));
 }
 
 TEST_F(IterationDetectorTest, WhereStepsAreReportedUpdatesDivideNothing) {

@@ -75,6 +75,24 @@ def micro_batches_and_an_evaluation(net):
     return lambda net: (backward(net), evaluate(torch.ones(64, 256)), train(net, optimizer, 1))
 
 
+def rollouts_before_an_update(net):
+    optimizer = torch.optim.AdamW(net.parameters())
+
+    @torch.no_grad()
+    def roll_out(net, answers):
+        for _ in range(3):
+            answers = net(answers)
+
+    return lambda net: (roll_out(net, torch.ones(64, 256)), train(net, optimizer, 1))
+
+
+def five_steps_of_a_judge(net):
+    """Of a GAN, for each of its generator."""
+    judge = model(1)
+    optimizers = [torch.optim.Adam(each.parameters()) for each in (net, judge)]
+    return lambda net: (train(judge, optimizers[1], 5), train(net, optimizers[0], 1))
+
+
 def parameters_that_change_between_steps(net):
     """When they are initialized, and within an iteration of sharpness-aware minimization."""
     with torch.no_grad():
@@ -131,7 +149,12 @@ def optimizer_within_another(net):
         (optimizer_within_another, "1 forward, 1 backward, 1 update"),
         (first_steps_that_a_scaler_skips, "1 forward, 1 backward, 1 update"),
         (optimizers_that_take_turns, "2 forward, 2 backward, 2 updates"),
-        (micro_batches_and_an_evaluation, "3 forward, 2 backward, 1 update"),
+        (
+            micro_batches_and_an_evaluation,
+            "2 forward, 1 without gradients, 2 backward, 1 update",
+        ),
+        (rollouts_before_an_update, "1 forward, 3 without gradients, 1 backward, 1 update"),
+        (five_steps_of_a_judge, "6 forward, 6 backward, 6 updates"),
         (parameters_that_change_between_steps, "2 forward, 2 backward, 2 updates"),
     ],
 )
