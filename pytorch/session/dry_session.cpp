@@ -47,6 +47,7 @@ DrySession::DrySession(const DrySessionOptions& options) : machine_(std::make_sh
   runtime_options.engine.swap = &machine_->swap;
   runtime_options.engine.clock = &machine_->clock;
   runtime_options.replayer = &machine_->replayer;
+  runtime_options.records_all = true;
   machine_->runtime.emplace(std::move(runtime_options));
   runtime_ = std::shared_ptr<runtime::Runtime>(machine_, &*machine_->runtime);
   active_ = std::make_shared<ActiveSession>();

@@ -205,7 +205,7 @@ engine::IterationRecord::Mode PatternTracker::mode() const {
 }
 
 bool PatternTracker::wants_times() const {
-  if (recording_.is_wanted) return true;
+  if (wants_recording()) return true;
   if (!is_planned()) return false;
   return variant_->iterations_on_plan < kIterationsBeforeReplanning ||
          (variant_->far_steps > 0 &&
@@ -224,6 +224,7 @@ void PatternTracker::end_iteration(const IterationEnd& end) {
   const std::shared_ptr<Variant> variant = was_as_expected_ ? variant_
                                            : end.record     ? record(ended, end)
                                                             : nullptr;
+  last_ = variant;
   const IterationFacts iteration = describe(ended, variant.get(), end);
   carry_out(next_step(iteration), ended, variant, end);
   recording_ = next_recording(recording_, iteration);
@@ -447,8 +448,7 @@ Status PatternTracker::planning_status() const {
 }
 
 const trace::Trace* PatternTracker::last_trace() const {
-  const Pattern* last = library_.last();
-  return last == nullptr ? nullptr : &last->variants().front()->profile().trace;
+  return last_ == nullptr ? nullptr : &last_->profile().trace;
 }
 
 std::vector<PatternSummary> PatternTracker::patterns() const {

@@ -54,6 +54,7 @@ struct PatternTrackerOptions {
   // machine has reached. Empty: nothing does.
   std::function<void()> note_wrong_prediction;
   int64_t library_bytes_max = 512 * kMiB;
+  bool records_all = false;  // last_trace() is known after each iteration
 };
 
 // Of one pattern so far. A value.
@@ -96,7 +97,7 @@ class PatternTracker {
   // The iteration that has ended had the ops and the sizes of the one that was followed.
   bool was_as_expected() const { return was_as_expected_; }
   // Whether somebody wants the next iteration to be recorded, or its ops to be timed.
-  bool wants_recording() const { return recording_.is_wanted; }
+  bool wants_recording() const { return recording_.is_wanted || options_.records_all; }
   bool wants_times() const;
   // Whether an iteration with the ops of this one has been recorded before.
   bool is_known_pattern() const { return library_.find(now_.key.ops) != nullptr; }
@@ -126,7 +127,7 @@ class PatternTracker {
     return is_planned() ? std::optional(variant_->plan_facts) : std::nullopt;
   }
   std::vector<PatternSummary> patterns() const;
-  // Of the pattern of the last iteration; null: it is not known.
+  // Of the last iteration; null: it is not known.
   const trace::Trace* last_trace() const;
   // Returns the largest of what the function returns for the known iterations; 0 without any.
   int64_t largest_of_profiles(
@@ -211,6 +212,7 @@ class PatternTracker {
   iteration::Follower follower_;
   Pattern* pattern_ = nullptr;        // that is followed; null: none
   std::shared_ptr<Variant> variant_;  // of it
+  std::shared_ptr<Variant> last_;     // of the last iteration; null: it is not known
   Progress now_;
   Pattern::Key previous_key_;  // of the iteration before
   RecordingState recording_;

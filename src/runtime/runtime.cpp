@@ -44,6 +44,7 @@ learn::PatternTrackerOptions tracker_options(const RuntimeOptions& options) {
   tracker.machine_change = options.machine_change;
   tracker.predicted_step_ns = options.predicted_step_ns;
   tracker.note_wrong_prediction = options.note_wrong_prediction;
+  tracker.records_all = options.records_all;
   return tracker;
 }
 

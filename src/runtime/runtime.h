@@ -56,6 +56,7 @@ struct RuntimeOptions {
   std::function<std::optional<std::string>()> machine_change;
   std::function<int64_t(const std::string& trace_name)> predicted_step_ns;
   std::function<void()> note_wrong_prediction;
+  bool records_all = false;
   // The least device budget with which the iteration of a profile runs. Empty: it is not known.
   std::function<int64_t(const iteration::Profile&)> least_budget_bytes;
   // How a call waits for another thread that is in the runtime or replays.

@@ -1,16 +1,16 @@
 """The patterns of a dry run's steps: how often each one occurred, and a trace of it."""
 
-from collections import Counter, deque
-from dataclasses import dataclass
+import functools
+from dataclasses import dataclass, replace
 
 from teraio import core
 
-# The number of iterations after which steps that take turns are known to go on so.
+# The number of times that steps which take turns have repeated when they are known to go on so.
 _TURNS_MIN = 2
-# The number of steps after which the mean of some is predicted, even if none has repeated.
+# The number of steps after which their mean is predicted, even if none has repeated.
 STEPS_MIN = 4
-# The number of steps that the mean is of then, besides the one with the largest peak.
-_NEWEST_MAX = 6
+# The number of patterns that are kept.
+_PATTERNS_MAX = 8
 
 
 @dataclass(frozen=True)
@@ -19,48 +19,50 @@ class Pattern:
 
     `trace` is a `core.DryTrace` of one iteration, which has `iteration_steps` steps: one, or
     several where different steps take turns. `step_count` is the number of steps that had the
-    pattern.
+    pattern, or one that is not kept and takes nearly as long.
     """
 
     trace: core.DryTrace
     iteration_steps: int
     step_count: int
 
+    @functools.cached_property
+    def facts(self):
+        """The summary of the trace."""
+        return self.trace.summary()
 
-def peak_bytes(trace):
-    """Returns the most device memory that an iteration had."""
-    return trace.summary()["device_peak_bytes"]
+    @property
+    def step_ns(self):
+        """How long a step takes, on the mean."""
+        return self.facts["step_ns"] / self.iteration_steps
 
-
-class _Turns:
-    """Different steps that take turns in a fixed order, as one iteration."""
-
-    def __init__(self, trace, fingerprints):
-        self.trace = trace
-        self.fingerprints = fingerprints
-        self.repetitions = 0
+    @property
+    def peak_bytes(self):
+        """The most device memory that an iteration had."""
+        return self.facts["device_peak_bytes"]
 
 
 class PatternLog:
-    """Notes each step of a dry run, and keeps a trace of each pattern.
-
-    The session records an iteration when it executes the same ops as the one before. Thus a pattern
-    has a trace when two steps in a row had it, or when it is among steps that take turns.
+    """Notes each step of a dry run but the first, and keeps a trace of each pattern.
 
     Args:
         session: the `core.DrySession`.
+        is_mean_wanted: whether the mean of all steps is predicted, even if one has repeated.
     """
 
-    def __init__(self, session):
+    def __init__(self, session, is_mean_wanted):
         self._session = session
+        self._is_mean_wanted = is_mean_wanted
         self._steps = []  # the fingerprint of each step
-        self._traces = {}  # by fingerprint, of iterations of one step
-        self._turns = None
-        self._newest = deque(maxlen=_NEWEST_MAX)  # pairs (fingerprints, trace) of iterations
-        self._largest = None  # of these pairs, but for the first iteration
-        self._iterations = 0
         self._first_step = 0  # of the iteration
-        self._newest_name = None  # of a trace
+        self._iterations = 0
+        self._last = None  # the pattern of the last iteration
+        self._last_steps = ()  # their fingerprints
+        self._repetitions = 0  # of it
+        self._patterns = {}  # of iterations of one step, by fingerprint
+        self._kept = {}  # which of these counts for a fingerprint
+        self._timed = 0, 0  # the steps whose times are known, and the sum of these
+        self._largest_peak_bytes = 0
 
     @property
     def step_count(self):
@@ -70,78 +72,68 @@ class PatternLog:
     def end_step(self, fingerprint):
         """Notes a step that has ended. Steps of one pattern have equal fingerprints."""
         self._steps.append(fingerprint)
+        if fingerprint in self._kept:
+            self._count(self._kept[fingerprint], 1)
         iterations = self._session.iteration_count()
         if iterations == self._iterations:
             return
-        if self._iterations > 0:
-            self._keep_newest(self._session.last_trace(), self._steps[self._first_step :])
         self._iterations = iterations
-        self._end_iteration(self._steps[self._first_step :])
+        steps = tuple(self._steps[self._first_step :])
         self._first_step = self.step_count
+        if iterations > 1 and (trace := self._session.last_trace()) is not None:
+            self._end_iteration(steps, Pattern(trace, len(steps), len(steps)))
 
-    def _keep_newest(self, trace, fingerprints):
-        if trace is None:
-            return
-        self._newest.append((tuple(fingerprints), trace))
-        if peak_bytes(trace) > self.largest_peak_bytes():
-            self._largest = self._newest[-1]
+    def _end_iteration(self, steps, pattern):
+        self._repetitions = self._repetitions + 1 if steps == self._last_steps else 0
+        self._last, self._last_steps = pattern, steps
+        count, time_ns = self._timed
+        self._timed = count + len(steps), time_ns + len(steps) * pattern.step_ns
+        self._largest_peak_bytes = max(self._largest_peak_bytes, pattern.peak_bytes)
+        if len(steps) == 1 and steps[0] not in self._kept:
+            self._kept[steps[0]] = steps[0]
+            self._patterns[steps[0]] = pattern
+            if len(self._patterns) > _PATTERNS_MAX:
+                self._join_nearest()
+
+    def _count(self, key, steps):
+        pattern = self._patterns[key]
+        self._patterns[key] = replace(pattern, step_count=pattern.step_count + steps)
+
+    def _join_nearest(self):
+        """Of the two patterns with the nearest times, keeps the one with more memory."""
+        ordered = sorted(self._patterns, key=lambda key: self._patterns[key].step_ns)
+        nearest = min(
+            zip(ordered, ordered[1:], strict=False),
+            key=lambda two: self._patterns[two[1]].step_ns - self._patterns[two[0]].step_ns,
+        )
+        less, more = sorted(nearest, key=lambda key: self._patterns[key].peak_bytes)
+        self._count(more, self._patterns.pop(less).step_count)
+        self._kept = {step: more if key == less else key for step, key in self._kept.items()}
 
     def largest_peak_bytes(self):
         """Returns the most memory of any step but the first."""
-        return 0 if self._largest is None else peak_bytes(self._largest[1])
+        return self._largest_peak_bytes
 
-    def _unrepeated(self):
-        if self._largest is None or self.step_count < STEPS_MIN:
-            return []
-        kept = [*self._newest, *({self._largest} - {*self._newest})]
-        if any(len(steps) > 1 for steps, _ in kept):
-            kept = [self._largest]
-        counts = Counter(steps for steps, _ in kept)
-        traces = dict(kept)
-        return [Pattern(traces[steps], len(steps), len(steps) * n) for steps, n in counts.items()]
-
-    def _end_iteration(self, fingerprints):
-        if self._turns is not None:
-            self._turns.repetitions += 1
-            if self._turns.fingerprints != fingerprints:
-                self._turns = None
-        if len(fingerprints) == 1 and fingerprints[0] in self._traces:
-            return
-        trace = self._session.trace()
-        if trace is None or trace.name() == self._newest_name:
-            return
-        self._newest_name = trace.name()
-        if len(fingerprints) == 1:
-            self._traces[fingerprints[0]] = trace
-        else:
-            self._turns = _Turns(trace, fingerprints)
+    def mean_step_ns(self):
+        """Returns the mean time of all steps but the first."""
+        count, time_ns = self._timed
+        return time_ns / count
 
     def patterns(self):
-        """Returns the `Pattern`s that have a trace, the most frequent first.
-
-        Where no step has repeated, they are the last steps and the one with the largest peak.
-        """
-        if self._do_turns_count():
-            turns = self._turns
-            return [Pattern(turns.trace, len(turns.fingerprints), self.step_count)]
-        if not self._traces:
-            return self._unrepeated()
-        counts = Counter(self._steps).most_common()
-        return [Pattern(self._traces[f], 1, count) for f, count in counts if f in self._traces]
-
-    def _do_turns_count(self):
-        if self._turns is None:
-            return False
-        return not self._traces or self._turns.repetitions >= _TURNS_MIN
+        """Returns the `Pattern`s that are predicted, the most frequent first."""
+        if self.has_repeated():
+            return [self._last]
+        if not self._is_mean_wanted and self.step_count < STEPS_MIN:
+            return []
+        return sorted(self._patterns.values(), key=lambda each: -each.step_count)
 
     def has_repeated(self):
-        """Returns whether any step had the ops and sizes of another one."""
-        return self._do_turns_count() or bool(self._traces)
+        """Returns whether one iteration is predicted, because it comes again and again."""
+        if not self._is_mean_wanted:
+            return self._session.has_trace() and self._last is not None
+        are_turns = len(self._last_steps) > 1
+        return are_turns and (not self._patterns or self._repetitions >= _TURNS_MIN)
 
     def has_other_steps(self):
-        """Returns whether steps after the first one had patterns that `patterns()` lacks.
-
-        The first step of most programs is different, because the optimizer makes its states.
-        """
-        known = self._turns.fingerprints if self._do_turns_count() else self._traces
-        return not set(known).issuperset(self._steps[1:])
+        """Returns whether steps after the first one had other patterns than the last iteration."""
+        return not set(self._last_steps).issuperset(self._steps[1:])

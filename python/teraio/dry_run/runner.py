@@ -138,7 +138,7 @@ class DryRun:
         self.unmovable_peak_bytes = 0  # the most that could not leave the device during an op
         memory_bytes = 1 if is_trial else accelerator.memory_bytes
         self._session = core.DrySession(device_memory_bytes=memory_bytes)
-        self.log = PatternLog(self._session)
+        self.log = PatternLog(self._session, is_mean_wanted=steps is not None)
         self._hooks = _Hooks(self._session, self.log, steps)
 
     def execute(self, program):

@@ -26,7 +26,7 @@ def summary(run) -> str:
 
 def reservations(run) -> list[str]:
     """Returns lines that tell what the prediction leaves out, and which values it assumes."""
-    return _left_out_text(run, run.log.patterns()) + assumptions(run)
+    return _other_steps_text(run) + assumptions(run)
 
 
 def assumptions(run) -> list[str]:
@@ -35,7 +35,7 @@ def assumptions(run) -> list[str]:
 
 
 def _one_pattern(run, pattern):
-    facts = pattern.trace.summary()
+    facts = pattern.facts
     steps = pattern.iteration_steps
     ops = f"{facts['op_count']:,} ops " + ("a step" if steps == 1 else f"in {steps} steps")
     time = format_duration(facts["step_ns"])
@@ -50,7 +50,7 @@ def _one_pattern(run, pattern):
 
 
 def _mean_of(run, patterns):
-    facts = [pattern.trace.summary() for pattern in patterns]
+    facts = [pattern.facts for pattern in patterns]
     steps = sum(pattern.step_count for pattern in patterns)
     rows = [
         f"  {number}: {100 * pattern.step_count / steps:.1f} % of the steps, "
@@ -58,11 +58,7 @@ def _mean_of(run, patterns):
         f"{format_size(of_pattern['device_peak_bytes'])}, {format_duration(of_pattern['step_ns'])}"
         for number, (pattern, of_pattern) in enumerate(zip(patterns, facts, strict=True), 1)
     ]
-    weighted_ns = [
-        pattern.step_count * of_pattern["step_ns"]
-        for pattern, of_pattern in zip(patterns, facts, strict=True)
-    ]
-    mean = format_duration(round(sum(weighted_ns) / steps))
+    mean = format_duration(round(run.log.mean_step_ns()))
     return [
         f"\ndry run on {run.accelerator.name}{_rank_text(run)}: {len(patterns)} patterns in "
         f"{steps} steps",
@@ -84,25 +80,21 @@ def _memory_text(run, facts):
     ]
 
 
-def _left_out_text(run, patterns):
-    steps = run.log.step_count
-    if not run.log.has_repeated():
-        return [
-            f"no two of {steps} steps in a row are alike: what is predicted is the mean of the "
-            "last ones and of the one with the largest peak"
-        ]
-    if not run.log.has_other_steps():
+def _other_steps_text(run):
+    log = run.log
+    if run.steps is not None:
         return []
-    largest = format_size(run.log.largest_peak_bytes())
-    if run.steps is None:
+    if not log.has_repeated():
         return [
-            f"other steps executed other ops, with {largest} at most: --steps N predicts the mean "
-            "of N steps"
+            f"no two of {log.step_count} steps in a row are alike: what is predicted is the mean "
+            "of all but the first"
         ]
-    left_out = steps - sum(pattern.step_count for pattern in patterns)
+    if not log.has_other_steps():
+        return []
+    largest = format_size(log.largest_peak_bytes())
     return [
-        f"left out: {left_out} of {steps} steps, whose ops no step executed twice in a row; they "
-        f"had {largest} at most"
+        f"other steps executed other ops, with {largest} at most: --steps N predicts the mean of N "
+        "steps"
     ]
 
 
