@@ -8,7 +8,7 @@
 namespace teraio::iteration {
 namespace {
 
-constexpr size_t kOriginsMax = 1'000'000;  // about 60 MB
+constexpr size_t kOriginsMax = 200'000;  // about 16 MB
 
 }  // namespace
 

@@ -23,7 +23,9 @@ class OpSequence {
   explicit OpSequence(std::span<const OpSignature> signatures);
 
   trace::OpIndex size() const { return static_cast<trace::OpIndex>(structures_.size()); }
-  bool is_empty() const { return structures_.empty(); }
+  int64_t memory_bytes() const {  // of this object, roughly
+    return size() * int64_t{3 * sizeof(uint64_t) + sizeof(trace::OpIndex)};
+  }
   uint64_t at(trace::OpIndex op) const { return structures_[static_cast<size_t>(op)]; }
 
   // Returns the places of the ops with this structure, in ascending order.

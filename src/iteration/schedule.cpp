@@ -47,15 +47,21 @@ Schedule::Schedule(Profile profile, plan::Plan plan)
 Schedule::Schedule(Profile profile) : Schedule(std::move(profile), plan::Plan()) { plan_.reset(); }
 
 int64_t Schedule::count_memory_bytes() const {
-  const auto bytes_of = [](const auto& values) { return values.size() * sizeof(*values.data()); };
-  size_t bytes =
-      bytes_of(profile_.trace.tensors) + bytes_of(profile_.signatures) + bytes_of(profile_.origins);
+  const auto bytes_of = [](const auto& values) {
+    const size_t bytes = values.capacity() * sizeof(*values.data());
+    return bytes == 0 ? 0 : std::max<size_t>(32, (bytes + 23) / 16 * 16);  // of glibc's heap
+  };
+  const auto bytes_of_name = [&](const std::string& name) {
+    return name.capacity() > std::string().capacity() ? bytes_of(name) : 0;
+  };
+  size_t bytes = bytes_of(profile_.trace.tensors) + bytes_of(profile_.trace.ops) +
+                 bytes_of(profile_.signatures) + bytes_of(profile_.origins) +
+                 bytes_of(profile_.touches);
   for (const trace::Op& op : profile_.trace.ops)
-    bytes += sizeof(op) + op.name.capacity() + bytes_of(op.reads) + bytes_of(op.writes) +
-             bytes_of(op.frees);
-  for (const auto& touches : profile_.touches) bytes += sizeof(touches) + 2 * bytes_of(touches);
-  for (const auto& [op, births] : profile_.births) bytes += sizeof(births) + 2 * bytes_of(births);
-  for (const trace::Tensor& tensor : profile_.trace.tensors) bytes += tensor.name.capacity();
+    bytes += bytes_of_name(op.name) + bytes_of(op.reads) + bytes_of(op.writes) + bytes_of(op.frees);
+  for (const auto& touches : profile_.touches) bytes += bytes_of(touches);
+  for (const auto& [op, births] : profile_.births) bytes += 64 + bytes_of(births);
+  for (const trace::Tensor& tensor : profile_.trace.tensors) bytes += bytes_of_name(tensor.name);
   const size_t per_op_and_tensor = 64;  // of the index
   bytes += per_op_and_tensor * (index_.op_count() + index_.tensor_count());
   if (plan_) bytes += 2 * bytes_of(plan_->migrations);

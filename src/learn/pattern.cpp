@@ -141,7 +141,7 @@ std::shared_ptr<Variant> Pattern::take_made(
 }
 
 int64_t Pattern::size_bytes() const {
-  int64_t total_bytes = 0;
+  int64_t total_bytes = sequence_->memory_bytes();
   for (const auto& variant : variants_) total_bytes += variant->schedule->memory_bytes();
   return total_bytes;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 namespace teraio::learn {
@@ -89,17 +90,17 @@ Pattern* PatternLibrary::find_continuation(uint64_t prefix_hash, trace::OpIndex 
   });
 }
 
+int64_t PatternLibrary::size_bytes() const {
+  return std::transform_reduce(patterns_.begin(), patterns_.end(), int64_t{0}, std::plus<>(),
+                               [](const auto& pattern) { return pattern->size_bytes(); });
+}
+
 void PatternLibrary::trim(const Pattern* kept) {
-  const auto size_bytes = [this] {
-    return std::transform_reduce(patterns_.begin(), patterns_.end(), int64_t{0}, std::plus<>(),
-                                 [](const auto& pattern) { return pattern->size_bytes(); });
+  const auto worth = [kept](const auto& pattern) {
+    return std::tuple(pattern.get() == kept, pattern->is_in_use(), pattern->last_used);
   };
-  while (patterns_.size() > 1 && size_bytes() > bytes_max_) {
-    const auto oldest = std::ranges::min_element(patterns_, {}, [kept](const auto& pattern) {
-      return pattern.get() == kept ? UINT64_MAX : pattern->last_used;
-    });
-    patterns_.erase(oldest);
-  }
+  while (patterns_.size() > 1 && is_full())
+    patterns_.erase(std::ranges::min_element(patterns_, {}, worth));
 }
 
 }  // namespace teraio::learn

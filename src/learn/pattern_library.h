@@ -1,6 +1,7 @@
 // PatternLibrary: the patterns that a program's iterations have had.
 //
-// It keeps as many as its memory holds, the most recently used ones.
+// It keeps as many as its memory holds: rather those with plans, and of these the most recently
+// used ones.
 //
 // Threads: under the lock of its owner. Pointers to patterns are valid until trim().
 #pragma once
@@ -43,10 +44,12 @@ class PatternLibrary {
   Pattern& replace(const Pattern& pattern, iteration::Profile profile, const Pattern::Key& key);
   // Drops patterns until the others fit into the memory, but for `kept`.
   void trim(const Pattern* kept);
+  bool is_full() const { return size_bytes() > bytes_max_; }
 
   const std::vector<std::unique_ptr<Pattern>>& patterns() const { return patterns_; }
 
  private:
+  int64_t size_bytes() const;
   void note_use(Pattern& pattern) { pattern.last_used = ++use_count_; }
 
   const int64_t bytes_max_;

@@ -252,7 +252,9 @@ std::shared_ptr<Variant> PatternTracker::record(Pattern*& ended, const Iteration
   if (variant != nullptr && variant->is_in_use()) return variant;
   iteration::Profile profile = end.record();
   if (ended != nullptr && ended->is_in_use() && ended->is_like(profile))
-    return variant != nullptr ? variant : ended->add_measured(std::move(profile), now_.key.sizes);
+    return variant != nullptr || library_.is_full()
+               ? variant
+               : ended->add_measured(std::move(profile), now_.key.sizes);
   const bool is_newer = ended != nullptr && !ended->is_in_use();
   Pattern& added = is_newer ? library_.replace(*ended, std::move(profile), now_.key)
                             : library_.add(std::move(profile), now_.key);
@@ -271,7 +273,8 @@ IterationFacts PatternTracker::describe(const Pattern* ended, Variant* variant,
   if (ended == nullptr) return iteration;
   iteration.has_pattern = true;
   iteration.is_pattern_planned = ended->is_planned();
-  iteration.is_pattern_full = ended->measured_count() == Pattern::kMeasuredMax;
+  iteration.is_pattern_full =
+      ended->measured_count() == Pattern::kMeasuredMax || library_.is_full();
   iteration.pattern_iterations = ended->iteration_count + 1;
   if (was_as_expected_) {
     iteration.iterations_on_plan = count_on_plan(*variant, end);

@@ -53,8 +53,8 @@ struct PatternTrackerOptions {
   // Called before a plan whose prediction did not hold is made again; make_plan knows then what the
   // machine has reached. Empty: nothing does.
   std::function<void()> note_wrong_prediction;
-  int64_t library_bytes_max = 512 * kMiB;
-  bool records_all = false;  // last_trace() is known after each iteration
+  int64_t library_bytes_max = 48 * kMiB;  // beyond the pattern that is followed
+  bool records_all = false;               // last_trace() is known after each iteration
 };
 
 // Of one pattern so far. A value.

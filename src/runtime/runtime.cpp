@@ -45,6 +45,7 @@ learn::PatternTrackerOptions tracker_options(const RuntimeOptions& options) {
   tracker.predicted_step_ns = options.predicted_step_ns;
   tracker.note_wrong_prediction = options.note_wrong_prediction;
   tracker.records_all = options.records_all;
+  tracker.library_bytes_max = options.library_bytes_max;
   return tracker;
 }
 

@@ -57,6 +57,7 @@ struct RuntimeOptions {
   std::function<int64_t(const std::string& trace_name)> predicted_step_ns;
   std::function<void()> note_wrong_prediction;
   bool records_all = false;
+  int64_t library_bytes_max = learn::PatternTrackerOptions().library_bytes_max;
   // The least device budget with which the iteration of a profile runs. Empty: it is not known.
   std::function<int64_t(const iteration::Profile&)> least_budget_bytes;
   // How a call waits for another thread that is in the runtime or replays.

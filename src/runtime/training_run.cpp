@@ -18,6 +18,13 @@
 #include "runtime/run_tiers.h"
 
 namespace teraio::runtime {
+namespace {
+
+// What a run learns takes 2 % of the budget, or what PatternTrackerOptions has if that is more.
+// Origins of ops take so much of it.
+constexpr int64_t kOriginsBytesMax = 16 * kMiB;
+
+}  // namespace
 
 // What tensors need after the run has ended. The runtime's shared_ptrs own it jointly.
 struct TrainingRun::Machine {
@@ -111,6 +118,8 @@ RuntimeOptions TrainingRun::runtime_options() {
   options.least_budget_bytes = [this](const iteration::Profile& profile) {
     return runtime::least_budget_bytes(profile, options_.smallest_tensor_bytes);
   };
+  options.library_bytes_max =
+      std::max(options.library_bytes_max, options_.device_budget_bytes / 50 - kOriginsBytesMax);
   if (!options_.is_planned) return options;
   options.make_plan = [this](const iteration::Profile& profile) { return make_plan(profile); };
   if (searches_for_plans(options_, std::thread::hardware_concurrency()))

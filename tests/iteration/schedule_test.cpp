@@ -1,8 +1,10 @@
 #include "iteration/schedule.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include "iteration/fixture/planned_program.h"
+#include "testing/sanitized.h"
 
 namespace teraio::iteration {
 namespace {
@@ -73,6 +75,23 @@ TEST_F(ScheduleTest, KnowsWhenATensorNextLeavesTheDevice) {
   EXPECT_EQ(schedule.departure_after(moved, 4), 7) << "in the next iteration";
   EXPECT_EQ(schedule.departure_after(kept, 0), std::nullopt);
   EXPECT_EQ(schedule.departure_after(born, 0), 2);
+}
+
+TEST_F(ScheduleTest, CountsTheMemoryThatTheHeapHasForIt) {
+  if (testing::kIsSanitized) GTEST_SKIP() << "the heap is another one";
+  for (int i = 0; i < 10'000; ++i) {
+    const trace::TensorIndex result = program_.born(1);
+    program_.op({persistent()}, {result}, {result});
+    program_.profile.trace.tensors.back().name = "layers.0.self_attn.q_proj.weight";
+  }
+  const auto heap_bytes = [] {
+    const struct mallinfo2 heap = mallinfo2();
+    return static_cast<double>(heap.uordblks + heap.hblkhd);
+  };
+  const double before_bytes = heap_bytes();
+  const Schedule schedule = program_.schedule();
+  const double taken_bytes = heap_bytes() - before_bytes;
+  EXPECT_NEAR(static_cast<double>(schedule.memory_bytes()), taken_bytes, 0.2 * taken_bytes);
 }
 
 }  // namespace

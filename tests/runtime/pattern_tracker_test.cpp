@@ -477,9 +477,15 @@ class RepeatingParts : public VaryingProgram {
   Half run(const Iteration& iteration, RuntimeSessionOptions options = {}) {
     weights_.clear();
     open(kScarceUnits, std::move(options));
-    for (int i = 0; i < kIterations / 2; ++i) iteration();
+    const auto run_half = [&] {
+      for (int i = 0; i < kIterations / 2; ++i) {
+        iteration();
+        largest_library_bytes_ = std::max(largest_library_bytes_, library_bytes());
+      }
+    };
+    run_half();
     const RunFigures before = runtime().figures();
-    for (int i = 0; i < kIterations / 2; ++i) iteration();
+    run_half();
     const RunFigures after = runtime().figures();
     return {static_cast<double>(after.planning.planned_ops - before.planning.planned_ops) /
                 static_cast<double>(after.planning.ops - before.planning.ops),
@@ -493,7 +499,14 @@ class RepeatingParts : public VaryingProgram {
     return run(iteration, std::move(options));
   }
 
+  int64_t library_bytes() {
+    int64_t total_bytes = 0;
+    for (const auto& pattern : runtime().knowledge().patterns) total_bytes += pattern.size_bytes;
+    return total_bytes;
+  }
+
   std::minstd_rand random_;
+  int64_t largest_library_bytes_ = 0;
 };
 
 TEST_F(RepeatingParts, OpsThatAreLeftOutNowAndThenCostThemselves) {
@@ -516,6 +529,18 @@ TEST_F(RepeatingParts, PassesAndEvaluationsInADrawnOrderFollowPlans) {
   EXPECT_GE(planned.planned_share, 0.9);
   EXPECT_LE(planned_.size(), 12u);
   EXPECT_LT(2 * planned.urgent_reads, run_on_demand(iteration).urgent_reads);
+}
+
+TEST_F(RepeatingParts, PlansStayWhereMemoryForPatternsIsShort) {
+  const auto iteration = [this] {
+    for (int i = 0; i < 8; ++i) toss() ? pass(10, 1) : evaluate(1);
+    update();
+  };
+  run(iteration);
+  const int64_t unlimited_bytes = std::exchange(largest_library_bytes_, 0);
+  const int64_t bytes_max = unlimited_bytes / 8;
+  EXPECT_GE(run(iteration, {.library_bytes_max = bytes_max}).planned_share, 0.9);
+  EXPECT_LE(largest_library_bytes_, bytes_max);
 }
 
 TEST_F(RepeatingParts, APeriodIsFoundAlsoAfterTheFirstPlan) {
