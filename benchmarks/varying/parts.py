@@ -6,6 +6,7 @@ import random
 import torch
 
 WIDTH, DEPTH, BATCH = 256, 4, 128
+HALF = DEPTH // 2
 
 
 class Block(torch.nn.Module):
@@ -113,6 +114,22 @@ def pipeline(draw, model, optimizers):
     return loss
 
 
+def steps_in_backward(draw, model, optimizer):
+    """Each parameter's own optimizer updates it as soon as its gradient is there."""
+    return backward(model(batch()))
+
+
+def judged(draw, model, optimizers):
+    """A generator, and a judge that takes a drawn number of steps before each of its own."""
+    for optimizer in [optimizers[1]] * draw.randint(1, 5) + [optimizers[0]]:
+        made = model(batch()).mean()
+        loss = made if optimizer is optimizers[0] else model[HALF:](batch()).mean() - made
+        model.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return loss
+
+
 PROGRAMS = (optional_masks, rollouts, evaluations, line_search, adaptive_solver, pipeline)
 
 
@@ -123,6 +140,12 @@ def train(program, iterations):
     if program is line_search:
         search = {"max_iter": 4, "history_size": 3, "line_search_fn": "strong_wolfe"}
         optimizer = torch.optim.LBFGS(model.parameters(), **search)
+    elif program is judged:
+        optimizer = [torch.optim.AdamW(half.parameters()) for half in (model[:HALF], model[HALF:])]
+    elif program is steps_in_backward:
+        optimizer = [torch.optim.AdamW([parameter]) for parameter in model.parameters()]
+        for parameter, each in zip(model.parameters(), optimizer, strict=True):
+            parameter.register_post_accumulate_grad_hook(lambda _, step=each.step: step())
     elif program is pipeline:
         optimizer = [torch.optim.AdamW(stage.parameters()) for stage in model]
     else:

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.usefixtures("one_settled_thread")
 STEPS = 30
 WARM_UP_STEPS = 10  # in which patterns are new
 PEAK_STEPS = 2
+LEARNED_BYTES_MAX = 64 << 20
 STRESSED_ITERATIONS = 9  # by which each program of parts follows a plan
 PROGRAMS = {p.name: varying_steps.quick(p) for p in varying_steps.PROGRAMS}
 
@@ -134,6 +135,9 @@ def test_on_demand_nothing_is_planned(tmp_path):
     assert all(iteration["planned_op_count"] == 0 for iteration in session.iterations())
 
 
+PARTS = (*parts.PROGRAMS, parts.steps_in_backward, parts.judged)
+
+
 def parts_yield(program, iterations=ITERATIONS):
     losses, model = parts.train(program, iterations)
     return losses, record.model_sha256(model)
@@ -155,21 +159,23 @@ def reference_of_parts(program, iterations=ITERATIONS):
 
 @pytest.mark.parametrize(
     "program",
-    [parts.PROGRAMS[0], *(pytest.param(p, marks=pytest.mark.full) for p in parts.PROGRAMS[1:])],
+    [PARTS[0], *(pytest.param(p, marks=pytest.mark.full) for p in PARTS[1:])],
 )
 def test_parts_follow_plans_with_equal_bits(program):
     expected, peak_bytes = reference_of_parts(program)
     actual, session = parts_within(peak_bytes // 3, program)
     assert actual == expected
     iterations = session.iterations()
+    assert len(iterations) == ITERATIONS * (2 if program is parts.rollouts else 1)  # updates
     assert max(each["device_peak_bytes"] for each in iterations) <= peak_bytes // 3
     assert session.counters()["ssd_bytes_written"] > 0
     assert planned_share(iterations[len(iterations) // 2 :]) >= PARTS_PLANNED_TARGET
+    assert sum(pattern["size_bytes"] for pattern in session.patterns()) <= LEARNED_BYTES_MAX
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("stress", ["evict_after_every_op", "discard_after_every_op"])
-@pytest.mark.parametrize("program", parts.PROGRAMS)
+@pytest.mark.parametrize("program", PARTS)
 def test_stress_leaves_the_bits(program, stress):
     expected, _ = reference_of_parts(program, STRESSED_ITERATIONS)
     actual, session = parts_within(
