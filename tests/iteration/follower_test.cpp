@@ -56,14 +56,6 @@ TEST_F(FollowerTest, FollowsToTheExactEnd) {
   EXPECT_TRUE(follower_.is_exact_end());
 }
 
-TEST_F(FollowerTest, FollowsAgainInTheNextIteration) {
-  follow_distinct(3);
-  run({1, 2, 3});
-  follower_.start_iteration();
-  EXPECT_EQ(run({1, 2, 3}), (std::vector<trace::OpIndex>{0, 1, 2}));
-  EXPECT_TRUE(follower_.is_exact_end());
-}
-
 TEST_F(FollowerTest, AnOpMoreCostsItself) {
   follow_distinct(20);
   EXPECT_EQ(run({1, 2, 99, 3, 4}), (std::vector<trace::OpIndex>{0, 1, kLost, 2, 3}));
