@@ -6,11 +6,12 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from teraio.errors import Error
 from teraio.files.native_command import command_path
 from teraio.suggest.drives import choose_directories, measured_hardware, share_of
 from teraio.suggest.prediction import Planner, Prediction
 from teraio.suggest.text import text_of
-from teraio.units import parse_size
+from teraio.units import format_size, parse_size
 
 _GIB = 1 << 30
 # The part of the available host memory that tensors may take. The rest is for the program.
@@ -121,7 +122,10 @@ class Suggester:
             pool_bytes // self._options.world_size,
             has_host_memory=self._device.name != "cpu" or host_bytes > 0,
         )
-        prediction = planner.predict(self._options.recompute)
+        try:
+            prediction = planner.predict(self._options.recompute)
+        except Error as error:
+            raise self._failure(error, budget_bytes, host_bytes, hardware) from None
         if not self._options.host_limit_given:
             host_bytes, host_note = self._used_host(prediction, hardware, host_bytes, host_note)
         return self._suggestion(
@@ -132,6 +136,16 @@ class Suggester:
             hardware=hardware,
             prediction=prediction,
             command=self._run_command(budget_bytes, host_bytes, directories, hardware, prediction),
+        )
+
+    def _failure(self, error, budget_bytes, host_bytes, hardware):
+        """Returns the error with what there is: no option may have named it."""
+        on_drives = sum(drive["capacity_bytes"] for drive in hardware["drives"])
+        sizes = self._largest["device_peak_bytes"], budget_bytes, host_bytes, on_drives
+        needed, device, host, drives = map(format_size, sizes)
+        return Error(
+            f"the training needs {needed}, and may use {device} of device memory, {host} of host "
+            f"memory and {drives} on drives: {error}"
         )
 
     def _suggestion(self, budget_bytes, budget_note, **more):
