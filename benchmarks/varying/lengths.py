@@ -2,15 +2,16 @@
 
 import numpy as np
 import torch
+from llama.tokens import Batches
 
-from .training import CountingBatches, Training
+from .training import Training
 
 LONGEST_OVER_SHORTEST = 16
 PADDING_TOKEN = 0
 NO_TARGET = -100  # cross_entropy() leaves it out
 
 
-class CutBatches(CountingBatches):
+class CutBatches(Batches):
     """Batches whose sequences are cut to lengths that a subclass may choose."""
 
     def __init__(self, tokens, batch: int, sequence: int, seed: int):
@@ -22,7 +23,8 @@ class CutBatches(CountingBatches):
         shortest = self.sequence // LONGEST_OVER_SHORTEST
         return self.generator.integers(shortest, self.sequence + 1, size=self.batch)
 
-    def cut(self, tokens, targets):
+    def next(self):
+        tokens, targets = super().next()
         lengths = self.lengths()
         longest = int(lengths.max())
         is_padding = torch.arange(longest) >= torch.from_numpy(lengths)[:, None]

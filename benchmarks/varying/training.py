@@ -5,33 +5,18 @@ import time
 import pretrain_llama
 import torch
 from llama import record
+from llama.atomic import write_json
 from llama.presets import LlamaConfig
 from llama.tokens import Batches
-
-
-class CountingBatches(Batches):
-    """Batches that count the tokens that they hand out, padding included."""
-
-    token_count = 0
-
-    def next(self) -> tuple[torch.Tensor, torch.Tensor]:
-        tokens, targets = self.cut(*super().next())
-        self.token_count += tokens.numel()
-        return tokens, targets
-
-    def cut(self, tokens, targets) -> tuple[torch.Tensor, torch.Tensor]:
-        """Returns what of a batch is handed out."""
-        return tokens, targets
 
 
 class Training:
     """Trains a Llama. Subclasses are programs: each varies the batches, the model or the steps.
 
     `args` are the options of pretrain_llama.py, and `tokens` is the text as an array of tokens.
-    `tokens_per_step` has the number of tokens that each step so far has trained on.
     """
 
-    batches_class = CountingBatches
+    batches_class = Batches
 
     def __init__(self, args, config: LlamaConfig, tokens):
         self.args = args
@@ -42,7 +27,6 @@ class Training:
         self.optimizer = pretrain_llama.build_optimizer(args, self.model)
         self.scheduler = pretrain_llama.build_schedule(args, self.optimizer)
         self.history = {"losses": [], "step_seconds": []}
-        self.tokens_per_step = []
 
     def build_model(self, config: LlamaConfig) -> torch.nn.Module:
         return pretrain_llama.build_model(self.args, config)
@@ -57,15 +41,17 @@ class Training:
         """Runs all steps."""
         progress = pretrain_llama.Progress(self.args, first_step=0)
         for number in range(1, self.args.steps + 1):
-            began, tokens_before = time.perf_counter(), self.batches.token_count
+            began = time.perf_counter()
             loss = self.step(number).item()
             self.history["losses"].append(loss)
             self.history["step_seconds"].append(time.perf_counter() - began)
-            self.tokens_per_step.append(self.batches.token_count - tokens_before)
             progress.report(number, loss, self.history["step_seconds"][-1])
         progress.bar.close()
 
     def write_record(self) -> None:
         """Writes the record that --losses asks for."""
-        state = (self.history, self.model, self.optimizer, self.tokens_per_step)
-        record.write_losses(self.args.losses, *state)
+        hashes = {
+            "losses_sha256": record.losses_sha256(self.history["losses"]),
+            "parameters_sha256": record.model_sha256(self.model),
+        }
+        write_json(self.args.losses, hashes)

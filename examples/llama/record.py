@@ -42,13 +42,8 @@ def losses_sha256(losses: list[float]) -> str:
     return hashlib.sha256(" ".join(map(float.hex, losses)).encode()).hexdigest()
 
 
-def write_losses(
-    path: Path, history: dict, model, optimizer, tokens_per_step: int | list[int]
-) -> None:
-    """Writes the losses as hexadecimal floats, step times, and hashes of the final state.
-
-    `tokens_per_step` is a list, with one number per step, where steps differ.
-    """
+def write_losses(path: Path, history: dict, model, optimizer, tokens_per_step: int) -> None:
+    """Writes the losses as hexadecimal floats, step times, and hashes of the final state."""
     record = {
         "losses": [loss.hex() for loss in history["losses"]],
         "losses_sha256": losses_sha256(history["losses"]),

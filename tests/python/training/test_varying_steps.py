@@ -17,7 +17,6 @@ import pretrain_llama
 import varying_steps
 from llama import record
 from varying import parts, train
-from varying.figures import PARTS_PLANNED_TARGET
 from varying.trainers import ITERATIONS
 
 pytestmark = pytest.mark.usefixtures("one_settled_thread")
@@ -169,7 +168,7 @@ def test_parts_follow_plans_with_equal_bits(program):
     assert len(iterations) == ITERATIONS * (2 if program is parts.rollouts else 1)  # updates
     assert max(each["device_peak_bytes"] for each in iterations) <= peak_bytes // 3
     assert session.counters()["ssd_bytes_written"] > 0
-    assert planned_share(iterations[len(iterations) // 2 :]) >= PARTS_PLANNED_TARGET
+    assert planned_share(iterations[len(iterations) // 2 :]) >= varying_steps.PLANNED_TARGET
     assert sum(pattern["size_bytes"] for pattern in session.patterns()) <= LEARNED_BYTES_MAX
 
 
