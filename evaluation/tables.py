@@ -451,10 +451,10 @@ SYSTEMS_OF_TABLE_3 = (
 
 def table_3(results, prices):
     rows = []
-    for case in cases.of(results):
+    for case in cases.OF_PAPER:
+        if case.key not in results:
+            continue
         for key in SYSTEMS_OF_TABLE_3:
-            if key not in results[case.key]["systems"]:  # fewest writes are for OF_PAPER alone
-                continue
             run, price = run_of(results, case, key), price_of(key, prices)
             costs = ["does not fit", "", "", ""]
             if "refused" not in run:
