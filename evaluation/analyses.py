@@ -56,7 +56,7 @@ def of_case(case):
 
 
 def of_figures(case):
-    """Returns the analyses of a case of every figure; other machines for OF_PAPER alone."""
+    """Returns the analyses of a case of every figure; fewest writes for OF_PAPER alone."""
     wanted = [
         Analysis("characterization", characterization),
         Analysis("replayable", replayable),
