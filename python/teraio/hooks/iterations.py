@@ -17,6 +17,7 @@ from torch.optim.optimizer import (
 )
 
 from teraio import core
+from teraio.hooks import op_origins
 from teraio.hooks.module_names import listed, name_without_wrappers, outermost_modules
 from teraio.hooks.patches import Patches
 from teraio.hooks.verification import state_tensors, tensor_hash
@@ -103,6 +104,7 @@ class IterationHooks:
 
     def install(self):
         """Installs the hooks in PyTorch."""
+        op_origins.names.begin_session()
         self._patches.wrap(torch.autograd, "backward", self._noting_losses)
         self._patches.wrap(torch.amp.GradScaler, "step", self._noting_skipped)
         self._handles = [

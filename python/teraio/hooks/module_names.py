@@ -8,7 +8,7 @@ import torch
 from teraio import core
 
 # Looking for modules visits all objects of the interpreter. A program that makes modules in every
-# step would pay for that in every step that is recorded.
+# step would pay for that in every step that is recorded. Of a session:
 _SEARCHES_MAX = 16
 _WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
@@ -40,6 +40,10 @@ class ModuleNames:
 
     def __init__(self):
         self._names = {}  # by id: a weak reference to the module, and the name
+        self._searches = 0
+
+    def begin_session(self):
+        """Modules may be looked for as often as in the sessions before."""
         self._searches = 0
 
     def name_of(self, module):

@@ -8,7 +8,7 @@ from teraio.hooks.source_location import is_of_program, path_in_torch, short_pat
 
 _MODULE_CALL = (path_in_torch("nn/modules/module.py"), "_call_impl")
 _OPTIMIZERS = path_in_torch("optim/")
-_names = ModuleNames()
+names = ModuleNames()
 
 
 def origin_of_op():
@@ -23,7 +23,7 @@ def origin_of_op():
         code = frame.f_code
         line = line or _line_of_program(frame)
         if not module and (code.co_filename, code.co_name) == _MODULE_CALL:
-            module = _names.name_of(frame.f_locals["self"])
+            module = names.name_of(frame.f_locals["self"])
         if not module and code.co_name == "step" and code.co_filename.startswith(_OPTIMIZERS):
             module = type(frame.f_locals["self"]).__name__
         frame = frame.f_back

@@ -8,7 +8,7 @@ import torch
 
 import teraio
 from teraio import verbosity
-from teraio.hooks import iterations
+from teraio.hooks import iterations, module_names
 
 
 def model(seed=0, depth=12):
@@ -170,6 +170,15 @@ def test_iterations_are_those_of_the_program(offload, teraio, tmp_path, program,
         assert re.sub(r" from 0 \(.*test_iterations.py:\d+\)", "", name, count=1) == parts
     said = teraio("explain", "--run", tmp_path).splitlines()  # with 56 optimizers, for example
     assert len(said) < 20 and max(map(len, said)) <= 140, said
+
+
+def test_modules_have_their_names_in_every_session(offload, monkeypatch):
+    monkeypatch.setattr(module_names, "_SEARCHES_MAX", 1)
+    for _ in range(2):
+        with offload() as session:
+            net = model()
+            train(net, torch.optim.AdamW(net.parameters()), 5)
+            assert session.patterns()[-1]["name"].startswith("1 forward from 0 (")
 
 
 def test_the_trace_names_what_moves(offload):
