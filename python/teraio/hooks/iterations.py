@@ -212,7 +212,8 @@ class IterationHooks:
 
     @never_fails
     def _describe(self, optimizer):
-        """Tells the core the kinds and names of an optimizer's parameters, gradients and states."""
+        """Tells the core the kinds and names of an optimizer's parameters, gradients and states,
+        and of frozen parameters."""
         parameters = [each for group in optimizer.param_groups for each in group["params"]]
         names = self._names_of(parameters)
         for parameter in parameters:
@@ -222,6 +223,9 @@ class IterationHooks:
                 core.describe(_part(parameter.grad), "gradient", name and name + ".grad")
             for key, state in state_tensors(optimizer, parameter):
                 core.describe(_part(state), "optimizer_state", name and f"{name}.{key}")
+        for parameter, name in names.items():
+            if not parameter.requires_grad:
+                core.describe(_part(parameter), "parameter", name)
 
     def _names_of(self, parameters):
         """Returns a dict that has the names of the parameters, where they have one."""

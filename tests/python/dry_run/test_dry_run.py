@@ -190,6 +190,14 @@ def test_error_of_the_script_is_its_own(dry_run, script):
     assert "Traceback" in outcome.err and "must have same reduction dim" in outcome.err
 
 
+def test_frozen_weights_are_parameters(dry_run, script, tmp_path):
+    frozen = MLP.replace("model.param", "model[2].param") + "model[0].requires_grad_(False)\n"
+    dry_run("--save-trace", "trace.json", script(frozen))
+    tensors = json.loads((tmp_path / "trace.json").read_text())["tensors"]
+    kinds = {each.get("name"): each["kind"] for each in tensors}
+    assert kinds["0.weight"] == kinds["2.weight"] == "parameter"
+
+
 def test_step_of_which_everything_fits_is_not_planned(dry_run, script):
     outcome = dry_run("--hardware", HARDWARE, script(MLP))
     assert outcome.code == 0, outcome
