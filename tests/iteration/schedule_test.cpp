@@ -78,7 +78,7 @@ TEST_F(ScheduleTest, KnowsWhenATensorNextLeavesTheDevice) {
 }
 
 TEST_F(ScheduleTest, CountsTheMemoryThatTheHeapHasForIt) {
-  if (testing::kIsSanitized) GTEST_SKIP() << "the heap is another one";
+  if (testing::kIsSanitized) GTEST_SKIP() << "not applicable: the heap is another one";
   for (int i = 0; i < 10'000; ++i) {
     const trace::TensorIndex result = program_.born(1);
     program_.op({persistent()}, {result}, {result});
