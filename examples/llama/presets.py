@@ -36,64 +36,19 @@ class LlamaConfig:
         return self.dim // self.heads
 
 
+# vocab_size, dim, layers, heads, kv_heads, ffn_dim, sequence_length
 PRESETS = {
-    # For tests: trains in milliseconds.
-    "tiny": LlamaConfig(
-        vocab_size=512, dim=64, layers=2, heads=4, kv_heads=2, ffn_dim=176, sequence_length=64
-    ),
+    "tiny": LlamaConfig(512, 64, 2, 4, 2, 176, 64),  # for tests: trains in milliseconds
     # The 130M shape of GaLore and of the papers that compare with it (arXiv 2403.03507).
-    "130m": LlamaConfig(
-        vocab_size=32_000,
-        dim=768,
-        layers=12,
-        heads=12,
-        kv_heads=12,
-        ffn_dim=2_048,
-        sequence_length=256,
-        norm_eps=1e-6,
-    ),
+    "130m": LlamaConfig(32_000, 768, 12, 12, 12, 2_048, 256, norm_eps=1e-6),
     # Llama 3.2 1B.
     "1b": LlamaConfig(
-        vocab_size=128_256,
-        dim=2_048,
-        layers=16,
-        heads=32,
-        kv_heads=8,
-        ffn_dim=8_192,
-        sequence_length=2_048,
-        rope_theta=500_000.0,
-        tie_embeddings=True,
+        *(128_256, 2_048, 16, 32, 8, 8_192, 2_048), rope_theta=500_000.0, tie_embeddings=True
     ),
-    "llama3-8b": LlamaConfig(
-        vocab_size=128_256,
-        dim=4_096,
-        layers=32,
-        heads=32,
-        kv_heads=8,
-        ffn_dim=14_336,
-        sequence_length=8_192,
-        rope_theta=500_000.0,
-    ),
-    "llama3-70b": LlamaConfig(
-        vocab_size=128_256,
-        dim=8_192,
-        layers=80,
-        heads=64,
-        kv_heads=8,
-        ffn_dim=28_672,
-        sequence_length=8_192,
-        rope_theta=500_000.0,
-    ),
+    "llama3-8b": LlamaConfig(128_256, 4_096, 32, 32, 8, 14_336, 8_192, rope_theta=500_000.0),
+    "llama3-70b": LlamaConfig(128_256, 8_192, 80, 64, 8, 28_672, 8_192, rope_theta=500_000.0),
     # granite-8b-code-base-4k: Llama with biases and tied embeddings.
     "granite-8b": LlamaConfig(
-        vocab_size=49_152,
-        dim=4_096,
-        layers=36,
-        heads=32,
-        kv_heads=8,
-        ffn_dim=14_336,
-        sequence_length=4_096,
-        tie_embeddings=True,
-        bias=True,
+        *(49_152, 4_096, 36, 32, 8, 14_336, 4_096), tie_embeddings=True, bias=True
     ),
 }
