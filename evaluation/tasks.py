@@ -118,10 +118,7 @@ def rescaling_task(case, folders):
     return {
         "name": f"trace:{case.key}",
         "actions": [
-            (
-                without_traceback(traces.rescale),
-                [case, folders.trace(fp32), folders.trace(case)],
-            )
+            (without_traceback(traces.rescale), [case, folders.trace(fp32), folders.trace(case)])
         ],
         "file_dep": _words([folders.trace(fp32), PACKAGE / "retime.py"]),
         "targets": _words([folders.trace(case)]),

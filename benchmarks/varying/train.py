@@ -15,12 +15,7 @@ from varying.experts import Experts
 from varying.lengths import Lengths
 from varying.training import Training
 
-PROGRAMS = {
-    "fixed": Training,
-    "lengths": Lengths,
-    "buckets": Buckets,
-    "experts": Experts,
-}
+PROGRAMS = {"fixed": Training, "lengths": Lengths, "buckets": Buckets, "experts": Experts}
 
 
 def main() -> None:

@@ -79,11 +79,7 @@ def train(trainer_class, arguments_class, batch_size, columns, arguments=None, *
     quiet = {"report_to": [], "use_cpu": True, "bf16": False, "disable_tqdm": True}
     trainer = trainer_class(
         args=arguments_class(
-            folder,
-            per_device_train_batch_size=batch_size,
-            **steps,
-            **quiet,
-            **(arguments or {}),
+            folder, per_device_train_batch_size=batch_size, **steps, **quiet, **(arguments or {})
         ),
         train_dataset=datasets.Dataset.from_dict(columns),
         **options,

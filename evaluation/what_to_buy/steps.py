@@ -104,10 +104,7 @@ MODELS = {
     "70b": Model("70B (Llama3)", 70_553_706_496, ("--preset", "llama3-70b")),
 }
 TERAIO = System(
-    "teraio",
-    "TERAIO",
-    ("--policy", "teraio", "--recompute", "all", "--effort", "fast"),
-    False,
+    "teraio", "TERAIO", ("--policy", "teraio", "--recompute", "all", "--effort", "fast"), False
 )
 ZERO_OFFLOAD = System("zero-offload", "ZeRO-Offload", ("--policy", "zero-offload"), True)
 # Without drives, this is ZeRO-3 with offload to host memory.

@@ -23,10 +23,7 @@ def main(arguments):
         return NO_PLOTTING_LIBRARY
     from teraio_figures import characterization, what_if
 
-    drawers = {
-        "teraio-characterization/1": characterization.draw,
-        "teraio-what-if/1": what_if.draw,
-    }
+    drawers = {"teraio-characterization/1": characterization.draw, "teraio-what-if/1": what_if.draw}
     tables = json.loads(path.read_text())
     if tables["format"] not in drawers:
         known = " or ".join(drawers)

@@ -7,10 +7,7 @@ import pytest
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     "job",
-    [
-        pytest.param("1b", marks=pytest.mark.full),
-        pytest.param("tiny", marks=pytest.mark.tiny),
-    ],
+    [pytest.param("1b", marks=pytest.mark.full), pytest.param("tiny", marks=pytest.mark.tiny)],
 )
 def test_text(workspace, job):
     options = ["--job", job, "--device", "cpu", *workspace.text_options]

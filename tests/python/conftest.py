@@ -81,11 +81,7 @@ def spawn():
     def spawn(command, preload=None):
         environment = os.environ | ({} if preload is None else {"LD_PRELOAD": str(preload)})
         process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
         )
         processes.append(process)
         return process

@@ -35,7 +35,7 @@ COMPARE = {
 }
 # Functions in COMPARE call these, which keep the address: they register the memory with CUDA.
 KEEP = {
-    "torch.distributed.checkpoint._state_dict_stager": ("StateDictStager._stage_untyped_storage",),
+    "torch.distributed.checkpoint._state_dict_stager": ("StateDictStager._stage_untyped_storage",)
 }
 # They use addresses until one of GIVE_BACK returns.
 BORROW = {"safetensors.torch": ("_to_ndarray", "_tobytes")}

@@ -7,15 +7,7 @@ import numpy
 from teraio.report.change_points import level
 from teraio.report.residency import ON_DEVICE
 
-KINDS = (
-    "parameter",
-    "gradient",
-    "optimizer_state",
-    "activation",
-    "input",
-    "other",
-    "workspace",
-)
+KINDS = ("parameter", "gradient", "optimizer_state", "activation", "input", "other", "workspace")
 
 
 @dataclass(frozen=True)

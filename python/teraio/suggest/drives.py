@@ -105,10 +105,7 @@ def _set_link(hardware, device):
 
 
 def _both_ways(bytes_per_second):
-    return {
-        "read_bytes_per_second": bytes_per_second,
-        "write_bytes_per_second": bytes_per_second,
-    }
+    return {"read_bytes_per_second": bytes_per_second, "write_bytes_per_second": bytes_per_second}
 
 
 def share_of(hardware, ranks):

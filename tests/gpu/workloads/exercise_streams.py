@@ -93,10 +93,7 @@ def session_of(case, peak_bytes, ssd):
     is_training = case is fragmentation
     teraio.core.set_options_for_tests(evict_after_every_op=not is_training)
     return teraio.offload(
-        peak_bytes // 2 if is_training else BUDGET,
-        device="cuda",
-        ssd=ssd,
-        ssd_capacity="1GB",
+        peak_bytes // 2 if is_training else BUDGET, device="cuda", ssd=ssd, ssd_capacity="1GB"
     )
 
 

@@ -61,10 +61,7 @@ MOVED_PAGES_MAX = 20
 
 @pytest.mark.parametrize(
     "allocator",
-    [
-        "expandable_segments:False",
-        pytest.param("expandable_segments:True", marks=pytest.mark.full),
-    ],
+    ["expandable_segments:False", pytest.param("expandable_segments:True", marks=pytest.mark.full)],
 )
 def test_planned_steps_take_memory_without_waiting(allocator, program, monkeypatch):
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", allocator)

@@ -44,10 +44,7 @@ def told_by(outcome):
 
 ENDINGS = {
     "ValueError": ("raise ValueError('bad')", 1),
-    "KeyboardInterrupt": (
-        "os.kill(os.getpid(), signal.SIGINT); signal.pause()",
-        -signal.SIGINT,
-    ),
+    "KeyboardInterrupt": ("os.kill(os.getpid(), signal.SIGINT); signal.pause()", -signal.SIGINT),
     "SystemExit": ("sys.exit(3)", 3),
     "OutOfMemoryError": ("torch.empty(10**9)", 1),
 }

@@ -149,10 +149,7 @@ def optimizer_within_another(net):
         (optimizer_within_another, "1 forward, 1 backward, 1 update"),
         (first_steps_that_a_scaler_skips, "1 forward, 1 backward, 1 update"),
         (optimizers_that_take_turns, "2 forward, 2 backward, 2 updates"),
-        (
-            micro_batches_and_an_evaluation,
-            "2 forward, 1 without gradients, 2 backward, 1 update",
-        ),
+        (micro_batches_and_an_evaluation, "2 forward, 1 without gradients, 2 backward, 1 update"),
         (rollouts_before_an_update, "1 forward, 3 without gradients, 1 backward, 1 update"),
         (five_steps_of_a_judge, "6 forward, 6 backward, 6 updates"),
         (parameters_that_change_between_steps, "2 forward, 2 backward, 2 updates"),

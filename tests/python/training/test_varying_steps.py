@@ -157,8 +157,7 @@ def reference_of_parts(program, iterations=ITERATIONS):
 
 
 @pytest.mark.parametrize(
-    "program",
-    [PARTS[0], *(pytest.param(p, marks=pytest.mark.full) for p in PARTS[1:])],
+    "program", [PARTS[0], *(pytest.param(p, marks=pytest.mark.full) for p in PARTS[1:])]
 )
 def test_parts_follow_plans_with_equal_bits(program):
     expected, peak_bytes = reference_of_parts(program)

@@ -138,9 +138,6 @@ def test_bad_input_in_python(tmp_path, caplog):
     with pytest.raises(teraio.Error) as brief:
         budgets.offload("8MB", plan=path)
     assert "\n" not in str(brief.value)
-    with (
-        caplog.at_level(logging.DEBUG, "teraio"),
-        pytest.raises(teraio.Error) as verbose,
-    ):
+    with caplog.at_level(logging.DEBUG, "teraio"), pytest.raises(teraio.Error) as verbose:
         budgets.offload("8MB", plan=path)
     assert str(verbose.value) == f"{brief.value}\n  file: {path}, 27 bytes"

@@ -5,15 +5,7 @@ import sys
 
 import pytest
 import torch
-from evaluation import (
-    cases,
-    command,
-    document,
-    figures,
-    tables,
-    tasks,
-    traces,
-)
+from evaluation import cases, command, document, figures, tables, tasks, traces
 
 
 def run(step_s):
@@ -48,11 +40,7 @@ TRACE = {
     "capacity_bytes": 94 * 10**9,
     "step_ns": 10**10,
     "phases": [phase(name) for name in ("forward", "backward", "update", "whole step")],
-    "per_op": {
-        "duration_ns": [1, 2, 3],
-        "all_bytes": [100, 150, 0],
-        "active_bytes": [10, 5, 0],
-    },
+    "per_op": {"duration_ns": [1, 2, 3], "all_bytes": [100, 150, 0], "active_bytes": [10, 5, 0]},
     "period_cells": [
         {"kind": "parameter", "bytes_from": 1e8, "idle_ns_from": 1e7, "periods": 3},
         {"kind": "activation", "bytes_from": 1e7, "idle_ns_from": 1e6, "periods": 7},
