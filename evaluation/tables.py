@@ -455,6 +455,8 @@ def table_3(results, prices):
         if case.key not in results:
             continue
         for key in SYSTEMS_OF_TABLE_3:
+            if key not in results[case.key]["systems"]:
+                continue
             run, price = run_of(results, case, key), price_of(key, prices)
             costs = ["does not fit", "", "", ""]
             if "refused" not in run:
