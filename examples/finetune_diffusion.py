@@ -9,10 +9,16 @@ import pkgutil
 
 import accelerate
 import datasets
-import diffusers
+import diffusers.training_utils
 import peft
 import torch
-from diffusers.training_utils import EMAModel
+
+
+def collate(examples):
+    captions, images = zip(*((each["text"], each["image"]) for each in examples), strict=True)
+    words = pipe.tokenizer(captions, padding="max_length", truncation=True, return_tensors="pt")
+    return pipe.image_processor.preprocess(list(images), options.size), words["input_ids"]
+
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--model", required=True, help="a folder, or a name on the Hugging Face Hub")
@@ -22,25 +28,16 @@ parser.add_argument("--steps", type=int, default=1000)
 parser.add_argument("--lora-rank", type=int, help="train adapters of this rank")
 parser.add_argument("--optimizer", default="torch.optim.AdamW", help="module and class")
 options = parser.parse_args()
-
-
-def collate(examples):
-    captions, images = zip(*((each["text"], each["image"]) for each in examples), strict=True)
-    words = pipe.tokenizer(captions, padding="max_length", truncation=True, return_tensors="pt")
-    return pipe.image_processor.preprocess(list(images), options.size), words["input_ids"]
-
-
 accelerator = accelerate.Accelerator()
 pipe = diffusers.StableDiffusionPipeline.from_pretrained(options.model, torch_dtype=torch.float32)
-pipe.to(accelerator.device)
 schedule = diffusers.DDPMScheduler.from_config(pipe.scheduler.config)
-unet = pipe.unet.train()
+unet = pipe.to(accelerator.device).unet.train()
 if options.lora_rank:
     adapters = {"r": options.lora_rank, "target_modules": ["to_q", "to_k", "to_v", "to_out.0"]}
     unet.requires_grad_(False).add_adapter(peft.LoraConfig(**adapters))
 trained = [parameter for parameter in unet.parameters() if parameter.requires_grad]
 optimizer = pkgutil.resolve_name(options.optimizer)(trained, lr=1e-5)
-average = EMAModel(trained)
+average = diffusers.training_utils.EMAModel(trained)
 data = datasets.load_dataset("imagefolder", data_dir=options.images, split="train")
 drawn = torch.utils.data.RandomSampler(data, replacement=True, num_samples=2 * options.steps)
 loader = torch.utils.data.DataLoader(data, batch_size=2, sampler=drawn, collate_fn=collate)
@@ -49,8 +46,7 @@ for pixels, words in loader:
     with torch.no_grad():
         latents = pipe.vae.encode(pixels).latent_dist.sample() * pipe.vae.config.scaling_factor
         meanings = pipe.text_encoder(words)[0]
-    noise = torch.randn_like(latents)
-    times = torch.randint(len(schedule), (len(latents),), device=latents.device)
+    noise, times = torch.randn_like(latents), torch.randint(len(schedule), (2,)).to(latents.device)
     predicted = unet(schedule.add_noise(latents, noise, times), times, meanings).sample
     accelerator.backward(torch.nn.functional.mse_loss(predicted.float(), noise))
     accelerator.clip_grad_norm_(trained, 1.0)
@@ -58,4 +54,7 @@ for pixels, words in loader:
     optimizer.zero_grad()
     average.step(trained)
 average.copy_to(trained)
-accelerator.unwrap_model(unet).save_pretrained("unet")
+if options.lora_rank:
+    pipe.save_lora_weights("unet", peft.get_peft_model_state_dict(pipe.unet))
+else:
+    pipe.unet.save_pretrained("unet")

@@ -148,7 +148,7 @@ def test_one_process(warm_packages, small_models, tmp_path, name):
     training = Training(
         alone(warm_packages), tmp_path, *(example(line, small_models) for line in lines)
     )
-    folder = "." if len(lines) > 1 else None
+    folder = "." if len(lines) > 1 or lines[0].startswith(UNET) else None
     followed = FOLLOWED_OF_MANY_OPS if name.startswith("diffusers") else FOLLOWED
     peak_bytes = check_equal_bits(training, drawn.one_of(SHARES, name), folder, followed)
     if len(lines) == 1 and not any(word in lines[0] for word in NOT_PREDICTED):
@@ -191,6 +191,16 @@ def test_equal_bits_when_all_that_can_be_is_discarded_after_every_op(
         done = alone(warm_packages)(arguments, tmp_path)
         assert done.returncode == 0, (done.stdout, done.stderr)
     assert json.loads(actual.read_text()) == json.loads(stock.read_text())
+
+
+def test_adapters_of_a_unet_are_saved_alone(warm_packages, small_models, tmp_path):
+    safetensors = pytest.importorskip("safetensors")
+    adapters = example(UNET + "--steps 1 --lora-rank 8", small_models)
+    done = alone(warm_packages)(adapters, tmp_path)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    (path,) = (tmp_path / "unet").iterdir()
+    with safetensors.safe_open(path, "pt") as saved:
+        assert {name.split(".")[-2] for name in saved.keys()} == {"lora_A", "lora_B"}
 
 
 SAVES = """
