@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from teraio.directories import directories_of_ranks
 from teraio.errors import Error, MissingBudget
 from teraio.files.json_file import check_json
-from teraio.ranks import find_ranks
+from teraio.ranks import default_device, find_ranks
 from teraio.units import parse_seconds, parse_size, parse_write_budget
 
 
@@ -23,7 +23,7 @@ def offload(
     host_limit=0,
     *,
     write_budget=None,
-    device="cpu",
+    device=None,
     plan=None,
     policy="planned",
     recompute="all",
@@ -62,7 +62,7 @@ def offload(
         write_budget: the most that plans may write to the drives, such as 2TB/day, 80GB/hour or
             5GB/iteration. Iterations on demand (the first ones, and those that deviate from the
             profile) are not limited.
-        device: cpu (default), cuda (a rank's own GPU) or cuda:1.
+        device: cpu, cuda (a rank's own GPU) or cuda:1 (default: a GPU, if this machine has one).
         plan: a plan to execute instead of making one. If it exceeds the write budget, another one
             is made.
         policy: planned (default), or on-demand for migration without a plan.
@@ -262,7 +262,8 @@ def _value(name, option, value):
 
 
 def checked(values, named=str):
-    """Returns all options of a session as `session_of` needs them. It does not import torch.
+    """Returns all options of a session as `session_of` needs them. It imports torch at the end, to
+    look for a GPU.
 
     Args:
         values: a dict from arguments of `offload` to their values. Others have their defaults.
@@ -286,17 +287,22 @@ def checked(values, named=str):
         else directories_of_ranks(options["ssd"], ranks)
     )
     options["plans_in_background"] = _plans_in_background(options["plans_in_background"])
+    options["device"] = options["device"] or default_device()
+    _check_budget(options, named)
     if options["save_timeline"] and options["timeline_steps"] is None:
         options["timeline_steps"] = parse_steps("-3:")
     return options
 
 
-def _check_together(options, named):
+def _check_budget(options, named):
     if options["device_budget"] is None and options["device"] == "cpu":
         raise MissingBudget(
             f"{named('device_budget')} is missing: on the CPU it has no default. Expected a size "
             "such as 8GB or 40%"
         )
+
+
+def _check_together(options, named):
     if options["plan"] is not None and options["policy"] == "on-demand":
         raise Error(
             f"{named('plan')}: there is no plan with {named('policy')} on-demand. Leave one of the "

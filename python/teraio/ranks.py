@@ -73,6 +73,13 @@ def _number(name, value):
     return int(text)
 
 
+def default_device():
+    """Returns the device that is used where none is named. Imports torch."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def device_of_rank(device, ranks, count_gpus):
     """Returns the device of this rank. For "cuda" it is the GPU with the rank's number.
 

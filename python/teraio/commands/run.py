@@ -66,9 +66,11 @@ def run(arguments):
     options = parser.parse_args(arguments)
     try:
         program, session_options = _checked(options)
+        options.device = session_options["device"]
         trial = Trial(options)
         session = _session_of(session_options).enter_until_exit()
-    except MissingBudget as error:
+    except MissingBudget as error:  # on the CPU
+        options.device = "cpu"
         return parser.failure(f"{error}; {Trial(options).sentence()}", 2)
     except (Error, ImportError) as error:
         return parser.failure(error, 2)

@@ -31,10 +31,9 @@ def command_parser():
         epilog=_EPILOG,
     )
     budget = "device memory for the run (default: 92 % of what is free)"
-    add_arguments(parser, "device_budget", "host_limit", device_budget=budget)
+    add_arguments(parser, "device_budget", "host_limit", "device", device_budget=budget)
     parser.set_defaults(host_limit=None)
     add = parser.add_argument
-    add("--device", help="cpu, cuda or cuda:1 (default: a GPU, if this machine has one)")
     add(
         "--accelerator",
         metavar="NAME|FILE",

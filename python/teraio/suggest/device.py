@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from teraio.accelerator import file_of_cpu, load, name_of_gpu
+from teraio.ranks import default_device
 
 # The part of the free memory that a run may use. The rest is for what a dry run does not see:
 # memory inside of kernels, the context of a GPU, and rounding. The default of a run on a GPU is
@@ -42,7 +43,7 @@ def find_device(name, accelerator_name, world_size):
 
     if accelerator_name is not None and name is None:
         return _absent_device(load(accelerator_name))
-    name = name or ("cuda" if torch.cuda.is_available() else "cpu")
+    name = name or default_device()
     if name == "cpu":
         return _cpu(accelerator_name, world_size)
     accelerator_name = accelerator_name or name_of_gpu(torch.cuda.get_device_name(name))

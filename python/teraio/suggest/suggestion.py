@@ -8,6 +8,7 @@ from pathlib import Path
 
 from teraio.errors import Error
 from teraio.files.native_command import command_path
+from teraio.ranks import default_device
 from teraio.suggest.drives import choose_directories, measured_hardware, share_of
 from teraio.suggest.prediction import Planner, Prediction
 from teraio.suggest.text import text_of
@@ -233,7 +234,7 @@ def run_command(options, device):
     command = ["teraio" if shutil.which("teraio") else str(command_path())]
     if options.world_size > 1:
         command = ["torchrun", "--nproc-per-node", str(options.world_size), "-m", "teraio"]
-    return [*command, "run"] + ([] if device == "cpu" else ["--device", device])
+    return [*command, "run"] + ([] if device == default_device() else ["--device", device])
 
 
 def _size_word(size_bytes):

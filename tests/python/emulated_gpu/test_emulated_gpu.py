@@ -265,6 +265,12 @@ with offload("256MiB") as session:
 """
 
 
+def test_a_gpu_is_the_device_where_there_is_one(program):
+    assert program("import teraio; print(teraio.offload().device_budget_bytes < 1 << 30)") == [
+        "True"
+    ]
+
+
 @pytest.mark.full
 def test_the_programs_peaks_of_memory_are_its_own(with_sessions):
     assert with_sessions(PEAKS) == ["True"] * 3
