@@ -18,6 +18,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import kernel
+import nbformat
 from PIL import Image
 from playwright.sync_api import sync_playwright
 from pygments import highlight
@@ -148,8 +150,11 @@ def report(folder):
 
 
 def notebook(folder):
-    states = panel_states(folder)
-    panel = next(text for text in reversed(states) if "following a plan" in text)
+    sources = (f"import teraio\n{MODEL}", *CELLS)
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    states = kernel.panel_states(nbformat.v4.new_notebook(cells=cells), folder)
+    shown = (state["text/html"] for state in reversed(states))
+    panel = next(text for text in shown if "following a plan" in text)
     first, second = (
         f"<div class=cell><span>[{number}]:</span><div>{colored(source)}</div></div>"
         for number, source in zip("2*", CELLS, strict=True)
@@ -159,26 +164,6 @@ def notebook(folder):
     with page(width=626, height=200) as shown:
         shown.set_content(f"<style>{html.unescape(style)}</style>{body}")
         save_png(shown, "notebook", full_page=True)
-
-
-def panel_states(folder):
-    """Returns the HTML of all states of the panel while a real kernel runs the cells."""
-    import nbformat
-    from nbclient import NotebookClient
-
-    states = []
-
-    class Client(NotebookClient):
-        def process_message(self, message, cell, cell_index):
-            if message["msg_type"] == "update_display_data":
-                states.append(message["content"]["data"]["text/html"])
-            return super().process_message(message, cell, cell_index)
-
-    sources = (f"import teraio\n{MODEL}", *CELLS)
-    cells = [nbformat.v4.new_code_cell(source) for source in sources]
-    resources = {"metadata": {"path": folder}}
-    Client(nbformat.v4.new_notebook(cells=cells), timeout=300, resources=resources).execute()
-    return states
 
 
 def colored(source):

@@ -3,72 +3,74 @@
 import re
 import sys
 import types
+from pathlib import Path
 
+import drawn
 import pytest
+from front_end_trainings import AMPLE, ENVIRONMENT
 from matrix import budgets
 
-MAKE_SESSION = """\
-import torch, teraio
-torch.set_num_threads(1)
-model = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(6)])
-optimizer = torch.optim.AdamW(model.parameters())
-session = teraio.offload("12MB")
-session
-"""
-TRAIN = """\
-import time
-with session:
-    begin = time.monotonic()
-    while time.monotonic() < begin + 3 or len(session.iterations()) < 10:
-        model(torch.ones(8, 512)).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-"""
+EXAMPLES = Path(__file__).parents[3] / "examples"
+# Steps for some seconds, in which the panel changes.
+SMALL = 'length, batch, steps, drives = 64, 2, 40, "."\n'
+SMALL += 'budget, model, data = "{}", "{small}/'
+# By notebook: a budget of about half of its peak, and what stands for the cell of its parameters.
+EXAMPLES_IN_SMALL = {
+    "finetune_trainer": ("17MB", SMALL + 'llama", "{small}/texts/data.json"'),
+    "finetune_sft": ("30MB", SMALL + 'llama-256", "{small}/texts"'),
+}
 
 
-@pytest.fixture(scope="module")
-def cells(tmp_path_factory):
-    """A notebook's cells after a real kernel has run them; and the panel's states meanwhile."""
+@pytest.fixture(scope="module", params=drawn.in_turn(EXAMPLES_IN_SMALL))
+def example(request, small_models, tmp_path_factory):
+    """The cells of a notebook of examples/ that has run within half of its peak, the panel's states
+    meanwhile, and the folders of this run and of one with enough memory."""
     import nbformat
-    from nbclient import NotebookClient
+    from kernel import panel_states
 
-    states = []
-
-    class Client(NotebookClient):
-        def process_message(self, message, cell, cell_index):
-            if message["msg_type"] == "update_display_data":
-                states.append(message["content"]["data"])
-            return super().process_message(message, cell, cell_index)
-
-    sources = (MAKE_SESSION, TRAIN, "session.report()", "session")
-    cells = [nbformat.v4.new_code_cell(source) for source in sources]
-    notebook = nbformat.v4.new_notebook(cells=cells)
+    path = EXAMPLES / f"{request.param}.ipynb"
+    budget, parameters = EXAMPLES_IN_SMALL[request.param]
     folder = tmp_path_factory.mktemp("notebook")
-    Client(notebook, timeout=300, resources={"metadata": {"path": folder}}).execute()
-    return notebook.cells, states
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ENVIRONMENT.items():
+            patch.setenv(name, value)
+        for memory in (AMPLE, budget):
+            notebook = nbformat.read(path, as_version=4)
+            assert not any(cell.get("outputs") for cell in notebook.cells)
+            (given,) = (cell for cell in notebook.cells if cell.id == "parameters")
+            given.source = parameters.format(memory, small=small_models)
+            (folder / memory).mkdir()
+            states = panel_states(notebook, folder / memory)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    return cells[1:], states, folder / budget, folder / AMPLE
 
 
 def output_of(cell):
-    (output,) = cell.outputs
+    (output,) = (output for output in cell.outputs if "data" in output)  # not warnings
     return output.data["text/html"]
 
 
 @pytest.mark.full
-def test_panel_follows_the_run_in_the_cell_that_shows_it(cells):
-    (shown, training, _, again), states = cells
+def test_panel_follows_the_run_in_the_cell_that_shows_it(example):
+    (shown, _, _), states, *_ = example
     heading = re.compile(r"TERAIO</b>: ([a-z ]+), step \d+")
     phases = [heading.search(each["text/html"])[1] for each in states]
     assert "following a plan" in phases
     assert phases[-1] == "ended" and "ended" not in phases[:-1]
     assert all(each["text/plain"].startswith("<teraio.Session: ") for each in states)
-    assert output_of(shown) == states[-1]["text/html"] == output_of(again)
-    assert "12.0 MB (27" in output_of(shown)
-    assert training.outputs == []
+    assert output_of(shown) == states[-1]["text/html"]
 
 
 @pytest.mark.full
-def test_report_draws_its_charts_in_the_cell(cells, browser, tmp_path):
-    (*_, report, _), _ = cells
+def test_examples_train_with_equal_bits(example):
+    *_, within, ample = example
+    (saved,) = within.glob("out/*model.safetensors")
+    assert saved.read_bytes() == (ample / "out" / saved.name).read_bytes()
+
+
+@pytest.mark.full
+def test_report_draws_its_charts_in_the_cell(example, browser, tmp_path):
+    (*_, report), *_ = example
     path = tmp_path / "output.html"
     path.write_text(f'<!doctype html><meta charset="utf-8">{output_of(report)}')
     tab = browser.new_page()
@@ -76,7 +78,7 @@ def test_report_draws_its_charts_in_the_cell(cells, browser, tmp_path):
     tab.on("console", lambda message: told.append(message.text))
     tab.goto(path.as_uri())
     page = tab.frame_locator("iframe")
-    assert "It works: the training needs 27." in page.locator(".verdict").inner_text()
+    assert "It works: the training needs " in page.locator(".verdict").inner_text()
     for chart in page.locator(".chart").all():
         chart.scroll_into_view_if_needed()
         chart.locator(".main-svg").first.wait_for()
