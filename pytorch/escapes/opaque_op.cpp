@@ -55,12 +55,14 @@ const OpInfo& opaque_op_info(const std::string& name, bool completes_results) {
 OpaqueOp::OpaqueOp(const OpInfo& info, std::span<const OpaqueInput> inputs)
     : session_(SessionUse().share()), info_(info) {
   if (session_ == nullptr) return;
-  if (session_->has_streams && session_->backend->is_capturing()) {
+  ThreadPlace place;
+  if (session_->has_streams) place = session_->backend->place_of_this_thread();
+  if (place.is_capturing) {
     pin_inputs(inputs);
     return;
   }
   is_outermost_ = enter_op(info_);
-  is_elsewhere_ = session_->has_streams && session_->backend->is_on_other_stream();
+  is_elsewhere_ = place.is_on_other_stream;
   try {
     StorageWalk walk(*session_, frame_, info_.name_hash,
                      is_outermost_ ? OpSide::kArguments : OpSide::kNestedArguments);
@@ -101,7 +103,7 @@ void OpaqueOp::begin_outermost() {
   const Result<engine::OpRequests> requests = session_->runtime->begin_op(frame_, signature_);
   if (!requests.ok()) throw_status(requests.status(), info_.name);
   if (requests->is_place_wanted) facts_.place = script_location();
-  order_this_stream(*session_, info_, frame_.uses);
+  if (is_elsewhere_) order_this_stream(*session_, info_, frame_.uses);
   find_origin(*session_, *requests, facts_);
 }
 

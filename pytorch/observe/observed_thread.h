@@ -12,6 +12,7 @@
 #include "engine/use.h"
 #include "replay/op_capture.h"
 #include "running_op.h"
+#include "storages/active_session.h"
 
 namespace teraio::pytorch {
 
@@ -45,7 +46,16 @@ struct ObservedThread : RunningOp {
   engine::OpFrame frame;
   std::vector<engine::LiveTensor*> nested_uses;  // scratch space for one nested op
   bool has_run_collective = false;               // inside `op`
+  ThreadPlace place;                             // where `op` was called; of sessions with streams
   std::unique_ptr<OpCapture> capture;            // of `op`; null: nobody wants to run it again
+
+  // Whether the thread captures a graph. Outside of an op, notes the place of the next one.
+  bool is_capturing(const ActiveSession& session) {
+    if (!session.has_streams) return false;
+    if (op != nullptr) return session.backend->is_capturing();
+    place = session.backend->place_of_this_thread();
+    return place.is_capturing;
+  }
 
   // Returns whether a nested op needs no pin of its own. A write needs one unless the outermost op
   // writes the tensor too, because the runtime must learn that the bytes change.

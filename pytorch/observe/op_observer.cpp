@@ -156,8 +156,7 @@ void observe_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
   if (session == nullptr) return run_without_session(op, keys, stack);
   const OpInfo& info = op_info(op);
   ObservedThread& thread = this_thread();
-  if (session->has_streams && session->backend->is_capturing())
-    return run_captured(*session, info, op, keys, stack);
+  if (thread.is_capturing(*session)) return run_captured(*session, info, op, keys, stack);
   if (thread.op != nullptr) return run_nested(*session, thread, info, op, keys, stack);
   if (session->is_dry && acts_on_wrappers(info, keys, *stack)) return call_below(op, keys, stack);
   if (session->is_dry && !is_on_parts())

@@ -8,7 +8,7 @@ namespace teraio::pytorch {
 
 void order_this_stream(const ActiveSession& session, const OpInfo& info,
                        std::span<const engine::Use> uses) {
-  if (!session.has_streams || !session.backend->is_on_other_stream()) return;
+  if (!session.has_streams || !session.backend->place_of_this_thread().is_on_other_stream) return;
   const Status status =
       session.runtime->order_stream(session.backend->stream_of_this_thread(), uses);
   if (!status.ok()) throw_status(status, info.name);

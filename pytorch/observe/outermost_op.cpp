@@ -21,7 +21,7 @@ OutermostOp::OutermostOp(ActiveSession& session, ObservedThread& thread, const O
     : session_(session),
       thread_(thread),
       info_(info),
-      is_elsewhere_(session.has_streams && session.backend->is_on_other_stream()) {
+      is_elsewhere_(session.has_streams && thread.place.is_on_other_stream) {
   if (session.has_streams) session.stream_check.note_op(is_elsewhere_);
   thread.op = &info;
   thread.is_uncaptured = session.has_streams;  // the observer has asked then
@@ -75,7 +75,7 @@ void OutermostOp::finish(std::span<const c10::IValue> results) {
 
 bool OutermostOp::completes_results() const {
   return info_.completes_results && !thread_.has_run_collective &&
-         !(session_.has_streams && session_.backend->is_on_other_device());
+         !(session_.has_streams && thread_.place.is_on_other_device);
 }
 
 // An op whose results are discarded later has given the same bytes again before.

@@ -85,13 +85,13 @@ void push_results(torch::jit::Stack& stack, const std::tuple<Types...>& results)
 // What the typed observer does with a call.
 enum class CallKind : uint8_t { kUnobserved, kNested, kOutermost, kBoxed };
 
-inline CallKind kind_of_call(ActiveSession* session, const ObservedThread& thread,
+inline CallKind kind_of_call(ActiveSession* session, ObservedThread& thread,
                              c10::DispatchKeySet keys) {
   if (session == nullptr)
     return captures_outside_of_sessions.load(std::memory_order_relaxed) == 0 ? CallKind::kUnobserved
                                                                              : CallKind::kBoxed;
   if (session->is_dry || keys.has(c10::DispatchKey::Python)) return CallKind::kBoxed;
-  if (session->has_streams && session->backend->is_capturing()) return CallKind::kBoxed;
+  if (thread.is_capturing(*session)) return CallKind::kBoxed;
   if (thread.op == nullptr) return CallKind::kOutermost;
   return thread.capture == nullptr ? CallKind::kNested : CallKind::kBoxed;
 }

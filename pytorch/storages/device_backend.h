@@ -16,6 +16,16 @@
 
 namespace teraio::pytorch {
 
+// Where a thread enqueues what it does now.
+struct ThreadPlace {
+  bool is_capturing = false;  // a graph, as for DeviceBackend::is_capturing()
+  // Not the session's. Before the thread uses tensors, stream_of_this_thread() is made to wait for
+  // what the session has brought back of them (Runtime::order_stream()), and they stay resident
+  // until it has finished with them (Runtime::record_stream()).
+  bool is_on_other_stream = false;
+  bool is_on_other_device = false;  // its current device is another one than the session's
+};
+
 // Threads: one thread at a time may call default_budget_bytes(), make_device() and install(); any
 // thread may call the others. A backend lives until the process ends, because storages and
 // allocators refer to it.
@@ -63,14 +73,10 @@ class DeviceBackend {
   // Returns whether the calling thread is capturing a graph. The graph replays later with the same
   // addresses, and nothing may move or wait during the capture.
   virtual bool is_capturing() const { return false; }
-  // Returns whether the calling thread enqueues on a stream other than the session's. Before it
-  // uses tensors, stream_of_this_thread() is made to wait for what the session has brought back of
-  // them (Runtime::order_stream()), and they stay resident until it has finished with them
-  // (Runtime::record_stream()).
-  virtual bool is_on_other_stream() const { return false; }
+  // All of it with one question to the framework and one to the driver, which cost as much as
+  // everything else that is done for an op.
+  virtual ThreadPlace place_of_this_thread() const { return {}; }
   virtual void* stream_of_this_thread() const { return nullptr; }
-  // Returns whether another device than this one is the calling thread's current one.
-  virtual bool is_on_other_device() const { return false; }
   // Runs call() with the session's stream as the calling thread's current stream. Raises what
   // call() raises.
   virtual void run_on_session_stream(const std::function<void()>& call) { call(); }

@@ -51,25 +51,31 @@ caching::CUDAAllocator*& stock() {
 // captured with one.
 std::atomic<int32_t> private_pools_in_use = 0;
 
-// Asks CUDA once for an operator, and not again for what it calls and allocates.
-bool is_capturing_now() {
-  if (private_pools_in_use.load(std::memory_order_relaxed) == 0 && runs_uncaptured_op())
-    return false;
-  return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
+// CUDA is asked once for an operator, and not again for what it calls and allocates.
+bool is_known_uncaptured() {
+  return private_pools_in_use.load(std::memory_order_relaxed) == 0 && runs_uncaptured_op();
 }
 
-// Returns the session in use if it manages the current GPU, or null.
-ActiveSession* session_of_this_gpu(const SessionUse& use) {
+bool is_captured(const c10::cuda::CUDAStream& stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  const cudaError_t error = cudaStreamIsCapturing(stream.stream(), &status);
+  if (error != cudaSuccess) C10_CUDA_CHECK(error);
+  return status != cudaStreamCaptureStatusNone;
+}
+
+bool is_capturing_now() {
+  return !is_known_uncaptured() && is_captured(c10::cuda::getCurrentCUDAStream());
+}
+
+// Returns the session in use if it manages the current GPU, or null. `is_its_stream`: also null
+// when this thread uses another stream than the session's, which must not move the tensors of such
+// work.
+ActiveSession* session_of_this_gpu(const SessionUse& use, bool is_its_stream) {
   ActiveSession* session = use.get();
   if (session == nullptr || !session->backend->torch_device().is_cuda()) return nullptr;
-  return session->backend->is_on_other_device() ? nullptr : session;
-}
-
-// Likewise, but also null when this thread uses another stream than the session's: the session must
-// not move the tensors of such work.
-ActiveSession* session_of_this_thread(const SessionUse& use) {
-  ActiveSession* session = session_of_this_gpu(use);
-  return session != nullptr && !session->backend->is_on_other_stream() ? session : nullptr;
+  const ThreadPlace place = session->backend->place_of_this_thread();
+  const bool is_elsewhere = is_its_stream && place.is_on_other_stream;
+  return is_elsewhere || place.is_on_other_device ? nullptr : session;
 }
 
 // Makes the runtime offload tensors until memory for `size_bytes` has returned to the GPU. False:
@@ -91,7 +97,7 @@ auto with_room(size_t size_bytes, Allocate allocate) {
     try {
       return allocate();
     } catch (const c10::OutOfMemoryError&) {
-      ActiveSession* session = session_of_this_gpu(use);
+      ActiveSession* session = session_of_this_gpu(use, /*is_its_stream=*/false);
       has_room = session != nullptr && make_room(*session, room_bytes);
     }
   }
@@ -113,7 +119,7 @@ class SessionAllocator final : public caching::CUDAAllocator {
   c10::DataPtr allocate(size_t size_bytes) override {
     if (is_capturing_now()) return allocate_for_graph(size_bytes);
     const SessionUse use;
-    const ActiveSession* session = session_of_this_thread(use);
+    const ActiveSession* session = session_of_this_gpu(use, /*is_its_stream=*/true);
     // Small tensors are never offloaded, and the caching allocator packs them better.
     if (session == nullptr || static_cast<int64_t>(size_bytes) < session->smallest_tensor_bytes) {
       return with_room(size_bytes, [&] { return stock()->allocate(size_bytes); });
@@ -363,7 +369,9 @@ class CudaBackend final : public DeviceBackend {
            (deleter == stock()->raw_deleter() || deleter == &SessionAllocator::deallocate_raw);
   }
   bool can_adopt(const c10::StorageImpl& storage) const override {
-    return storage.device() == torch_device() && !is_on_other_stream() && !is_capturing() &&
+    if (storage.device() != torch_device()) return false;
+    const ThreadPlace place = place_of_this_thread();
+    return !place.is_on_other_stream && !place.is_capturing &&
            deleter_of(storage.data_ptr()) == stock()->raw_deleter();
   }
   // The allocator gives freed memory to the stream that it was allocated for, which may be another
@@ -377,11 +385,16 @@ class CudaBackend final : public DeviceBackend {
 
   bool has_streams() const override { return true; }
   bool is_capturing() const override { return is_capturing_now(); }
-  bool is_on_other_stream() const override { return stream_of_this_thread() != stream_; }
+  ThreadPlace place_of_this_thread() const override {
+    const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream();
+    const bool is_here = current.device_index() == ordinal_;
+    return {.is_capturing = !is_known_uncaptured() && is_captured(current),
+            .is_on_other_stream = (is_here ? current.stream() : stream_of_this_thread()) != stream_,
+            .is_on_other_device = !is_here};
+  }
   void* stream_of_this_thread() const override {
     return c10::cuda::getCurrentCUDAStream(ordinal_).stream();
   }
-  bool is_on_other_device() const override { return c10::cuda::current_device() != ordinal_; }
   void run_on_session_stream(const std::function<void()>& call) override {
     const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromExternal(stream_, ordinal_));
     call();
