@@ -24,6 +24,7 @@ void NestedPins::visit(const c10::IValue& argument, bool is_write) {
 }
 
 void NestedPins::visit(const at::Tensor& argument, bool is_write) {
+  may_have_tangents_ |= may_have_tangent(argument);
   thread_.nested_uses.clear();
   find_tensors(session_, argument, thread_.nested_uses);
   pin_found(is_write);

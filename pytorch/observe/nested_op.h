@@ -27,6 +27,8 @@ class NestedPins {
   // cannot be restored.
   void visit(const c10::IValue& argument, bool is_write);
   void visit(const at::Tensor& argument, bool is_write);
+  // As StorageWalk::may_have_tangents().
+  bool may_have_tangents() const { return may_have_tangents_; }
 
  private:
   void pin_found(bool is_write);
@@ -36,6 +38,7 @@ class NestedPins {
   ObservedThread& thread_;
   const OpInfo& info_;
   OpCapture* capture_ = nullptr;  // of a kernel that calls the op
+  bool may_have_tangents_ = false;
 };
 
 // The key to exclude while an operator of PyTorch runs, whose own tensors are pinned or new: the
@@ -47,11 +50,13 @@ class NestedPins {
 // - `keys` are those of plain tensors on a CPU or a GPU, and autograd's. A mode, a transform, a
 //   wrapper, or autocast, whose cache has tensors of earlier ops, may use others.
 // - no hook packs what autograd saves: it is Python code.
-// - no tensor can have a tangent, which autograd's kernels use besides the arguments.
+// - no argument can have a tangent, which autograd's kernels use besides. `may_have_tangents`: of
+//   the arguments; then no level of forward-mode differentiation may be open, which takes a lock.
 //
 // A signal's handler that runs inside is observed (ObservedParts). The guard of storages raises
 // where something else uses an offloaded tensor.
-inline c10::DispatchKeySet unobserved_inside(const OpInfo& info, c10::DispatchKeySet keys) {
+inline c10::DispatchKeySet unobserved_inside(const OpInfo& info, c10::DispatchKeySet keys,
+                                             bool may_have_tangents) {
   using c10::DispatchKey;
   constexpr c10::DispatchKeySet kPlain =
       c10::DispatchKeySet({DispatchKey::Dense, DispatchKey::BackendSelect,
@@ -61,7 +66,7 @@ inline c10::DispatchKeySet unobserved_inside(const OpInfo& info, c10::DispatchKe
   if (info.is_composed || info.has_python_kernel.load(std::memory_order_relaxed)) return {};
   if ((keys.raw_repr() & ~kPlain.raw_repr()) != 0) return {};
   if (!at::SavedTensorDefaultHooks::get_tls_state().stack.empty()) return {};
-  if (torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr) return {};
+  if (may_have_tangents && torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr) return {};
   return c10::DispatchKeySet(kObserverKey);
 }
 

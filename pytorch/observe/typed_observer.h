@@ -143,14 +143,16 @@ class TypedObserver<Op, Return(Arguments...)> {
                            Arguments... arguments) {
     NestedPins pins(session, thread, info());
     show_arguments(pins, arguments...);
-    const c10::impl::ExcludeDispatchKeyGuard inside(unobserved_inside(info(), keys));
+    const c10::impl::ExcludeDispatchKeyGuard inside(
+        unobserved_inside(info(), keys, pins.may_have_tangents()));
     return Op::redispatch(below_observer(keys), std::forward<Arguments>(arguments)...);
   }
 
-  static Return run_inside(const OutermostOp& outermost, c10::DispatchKeySet keys,
-                           Arguments... arguments) {
+  static Return run_inside(const OutermostOp& outermost, bool may_have_tangents,
+                           c10::DispatchKeySet keys, Arguments... arguments) {
     const c10::impl::ExcludeDispatchKeyGuard inside(
-        outermost.is_captured() ? c10::DispatchKeySet() : unobserved_inside(info(), keys));
+        outermost.is_captured() ? c10::DispatchKeySet()
+                                : unobserved_inside(info(), keys, may_have_tangents));
     return Op::redispatch(below_observer(keys), std::forward<Arguments>(arguments)...);
   }
 
@@ -163,7 +165,8 @@ class TypedObserver<Op, Return(Arguments...)> {
     if (outermost.wants_capture())
       outermost.begin_capture(op(), c10::impl::boxArgs<Arguments...>(arguments...),
                               /*has_wrappers=*/false);
-    Return result = run_inside(outermost, keys, std::forward<Arguments>(arguments)...);
+    Return result = run_inside(outermost, walk.may_have_tangents(), keys,
+                               std::forward<Arguments>(arguments)...);
     StorageWalk results = outermost.results();
     show(results, result, true);
     torch::jit::Stack captured;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/ivalue.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <span>
 
@@ -17,6 +18,13 @@ struct TensorHandle;
 // which costs an atomic increment.
 inline const at::Tensor& tensor_in(const c10::IValue& value) {
   return const_cast<c10::IValue&>(value).toTensor();
+}
+
+// A tangent is part of a tensor's autograd metadata, or comes from the tensor that it is a view of.
+inline bool may_have_tangent(const at::Tensor& tensor) {
+  const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(
+      tensor.unsafeGetTensorImpl()->autograd_meta());
+  return meta != nullptr && (meta->fw_grad_ != nullptr || meta->is_view_);
 }
 
 enum class OpSide : uint8_t {
@@ -50,7 +58,12 @@ class StorageWalk {
     else if (value.isList() || value.isStorage())
       visit_others(value, is_write);
   }
-  void visit(const at::Tensor& tensor, bool is_write) { visit_tensor(tensor, is_write); }
+  void visit(const at::Tensor& tensor, bool is_write) {
+    may_have_tangents_ |= may_have_tangent(tensor);
+    visit_tensor(tensor, is_write);
+  }
+  // Whether a tensor that has been visited may have a tangent (forward-mode differentiation).
+  bool may_have_tangents() const { return may_have_tangents_; }
   // Returns the signature of the arguments that have been visited (OpSide::kArguments). It is the
   // same in every process.
   iteration::OpSignature signature() const { return {structure_, sizes_}; }
@@ -73,6 +86,7 @@ class StorageWalk {
   uint64_t structure_;
   uint64_t sizes_ = iteration::kEmptySignature;
   OpSide side_;
+  bool may_have_tangents_ = false;
 };
 
 // Returns whether `value` is or lists a wrapper around other tensors (see is_wrapper()). In a dry
