@@ -31,6 +31,7 @@ class ObservedParts {
 struct RunningOp {
   const OpInfo* op = nullptr;  // null outside of ops
   bool is_uncaptured = false;  // `op` is an operator that no graph captures
+  bool is_typed = false;       // and one that TypedObserver runs with kernels of PyTorch
 };
 
 // The calling thread's, which is part of its ObservedThread. Null on a thread that has run no

@@ -39,6 +39,7 @@ OutermostOp::~OutermostOp() {
   }
   wrapped_calls_.reset();
   thread_.capture = nullptr;
+  thread_.is_typed = false;
   thread_.op = nullptr;
 }
 

@@ -97,15 +97,21 @@ inline CallKind kind_of_call(ActiveSession* session, ObservedThread& thread,
 }
 
 // `Op` is a struct of ATen/Operators.h. Not for the foreach and fused ops, which run in slices.
-template <class Op, class Function = typename Op::schema>
+// `kUsesBytes`: false for an operator that makes a view, or only calls others. Inside of a typed
+// operator, nobody looks at it: the operators that it calls, or that use the view, pin what they
+// use.
+template <class Op, bool kUsesBytes = true, class Function = typename Op::schema>
 class TypedObserver;
 
-template <class Op, class Return, class... Arguments>
-class TypedObserver<Op, Return(Arguments...)> {
+template <class Op, bool kUsesBytes, class Return, class... Arguments>
+class TypedObserver<Op, kUsesBytes, Return(Arguments...)> {
  public:
   static Return observe(c10::DispatchKeySet keys, Arguments... arguments) {
-    const SessionUse use;
     ObservedThread& thread = this_thread();
+    if (!kUsesBytes && thread.is_typed && thread.capture == nullptr &&
+        !keys.has(c10::DispatchKey::Python))
+      return Op::redispatch(below_observer(keys), std::forward<Arguments>(arguments)...);
+    const SessionUse use;
     switch (kind_of_call(use.get(), thread, keys)) {
       case CallKind::kUnobserved:
         return Op::redispatch(below_observer(keys), std::forward<Arguments>(arguments)...);
@@ -159,6 +165,7 @@ class TypedObserver<Op, Return(Arguments...)> {
   static Return run_outermost(ActiveSession& session, ObservedThread& thread,
                               c10::DispatchKeySet keys, Arguments... arguments) {
     OutermostOp outermost(session, thread, info());
+    thread.is_typed = !info().has_python_kernel.load(std::memory_order_relaxed);
     StorageWalk walk = outermost.arguments();
     show_arguments(walk, arguments...);
     outermost.begin(walk.signature());
