@@ -27,6 +27,7 @@ bool enter_op(const OpInfo& info) {
   if (thread.op != nullptr) return false;
   thread.op = &info;
   thread.is_uncaptured = false;  // a compiled program may capture itself
+  thread.frame.uses.clear();
   return true;
 }
 
@@ -62,9 +63,10 @@ OpaqueOp::OpaqueOp(const OpInfo& info, std::span<const OpaqueInput> inputs)
     return;
   }
   is_outermost_ = enter_op(info_);
+  if (is_outermost_) frame_ = &this_thread().frame;
   is_elsewhere_ = place.is_on_other_stream;
   try {
-    StorageWalk walk(*session_, frame_, info_.name_hash,
+    StorageWalk walk(*session_, *frame_, info_.name_hash,
                      is_outermost_ ? OpSide::kArguments : OpSide::kNestedArguments);
     for (const OpaqueInput& input : inputs) walk.visit(*input.tensor, input.is_write);
     signature_ = walk.signature();
@@ -78,32 +80,32 @@ OpaqueOp::OpaqueOp(const OpInfo& info, std::span<const OpaqueInput> inputs)
 void OpaqueOp::pin_inputs(std::span<const OpaqueInput> inputs) {
   const StorageReferenceGuard guard;
   const std::shared_ptr<ActiveSession> session = std::exchange(session_, nullptr);
-  StorageWalk walk(*session, frame_, 0, OpSide::kCaptured);
+  StorageWalk walk(*session, *frame_, 0, OpSide::kCaptured);
   for (const OpaqueInput& input : inputs) walk.visit(*input.tensor, false);
-  pin_all_permanently(*session->runtime, frame_.uses, info_);
+  pin_all_permanently(*session->runtime, frame_->uses, info_);
 }
 
 void OpaqueOp::hold_inputs() {
   const StorageReferenceGuard guard;
   if (is_outermost_) return begin_outermost();
-  for (size_t i = 0; i < frame_.uses.size(); ++i) {
-    const engine::Use& use = frame_.uses[i];
+  for (size_t i = 0; i < frame_->uses.size(); ++i) {
+    const engine::Use& use = frame_->uses[i];
     const Status status = session_->runtime->pin(use.tensor, use.is_write);
     if (!status.ok()) {
       for (size_t k = 0; k < i; ++k)
-        session_->runtime->unpin(frame_.uses[k].tensor, frame_.uses[k].is_write);
+        session_->runtime->unpin(frame_->uses[k].tensor, frame_->uses[k].is_write);
       throw_status(status, info_.name);
     }
   }
-  order_this_stream(*session_, info_, frame_.uses);
+  order_this_stream(*session_, info_, frame_->uses);
 }
 
 void OpaqueOp::begin_outermost() {
   if (has_collectives_under_way.load(std::memory_order_acquire)) release_ended_collectives();
-  const Result<engine::OpRequests> requests = session_->runtime->begin_op(frame_, signature_);
+  const Result<engine::OpRequests> requests = session_->runtime->begin_op(*frame_, signature_);
   if (!requests.ok()) throw_status(requests.status(), info_.name);
   if (requests->is_place_wanted) facts_.place = script_location();
-  if (is_elsewhere_) order_this_stream(*session_, info_, frame_.uses);
+  if (is_elsewhere_) order_this_stream(*session_, info_, frame_->uses);
   find_origin(*session_, *requests, facts_);
 }
 
@@ -114,7 +116,7 @@ OpaqueOp::~OpaqueOp() {
 void OpaqueOp::end(std::span<const at::Tensor> results) {
   if (session_ == nullptr) return;
   if (is_outermost_) {
-    StorageWalk walk(*session_, frame_, 0, OpSide::kResults);
+    StorageWalk walk(*session_, *frame_, 0, OpSide::kResults);
     for (const at::Tensor& result : results) walk.visit(result, true);
   }
   finish();
@@ -124,14 +126,14 @@ void OpaqueOp::finish() {
   const StorageReferenceGuard guard;
   const std::shared_ptr<ActiveSession> session = std::exchange(session_, nullptr);
   if (is_elsewhere_)
-    session->runtime->record_stream(session->backend->stream_of_this_thread(), frame_.uses);
+    session->runtime->record_stream(session->backend->stream_of_this_thread(), frame_->uses);
   if (is_outermost_) {
     facts_.is_complete = info_.completes_results;
-    session->runtime->end_op(frame_, info_.name, signature_, facts_);
+    session->runtime->end_op(*frame_, info_.name, signature_, facts_);
     leave_op(*session);
     return;
   }
-  for (const engine::Use& use : frame_.uses) session->runtime->unpin(use.tensor, use.is_write);
+  for (const engine::Use& use : frame_->uses) session->runtime->unpin(use.tensor, use.is_write);
 }
 
 CallbackOps::CallbackOps() : session_(SessionUse().share()) {

@@ -51,8 +51,9 @@ class OpaqueOp {
   void finish();
 
   std::shared_ptr<ActiveSession> session_;  // null: not in a session, or ended
-  const OpInfo& info_;  // valid until the process ends: a recording refers to its name
-  engine::OpFrame frame_;
+  const OpInfo& info_;         // valid until the process ends: a recording refers to its name
+  engine::OpFrame own_frame_;  // inside another op
+  engine::OpFrame* frame_ = &own_frame_;
   engine::OpFacts facts_;
   iteration::OpSignature signature_;
   bool is_outermost_ = false;

@@ -164,6 +164,14 @@ def test_tensor_that_a_kernel_of_autograd_or_autocast_uses_besides(use):
         assert session.counters()["held_for_good_bytes"] == 0
 
 
+def test_callback_uses_the_tensor_of_the_op_before_it(away):
+    away * 1
+    callback = core.CallbackOps()
+    found = away + 0
+    callback.end()
+    assert torch.equal(found, EXPECTED)
+
+
 def test_array_keeps_the_bytes_where_they_are(session, away):
     before_bytes = session.counters()["bytes_away"]
     array = away.numpy()
