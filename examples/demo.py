@@ -82,8 +82,6 @@ def arms_of(args, device_budget_bytes: int) -> list[Arm]:
 
 def run(console: Console, args, arm: Arm, steps: int) -> ArmResult:
     training = training_arguments(args, steps)
-    if arm.name == PLANNED:
-        training += ["--curve", str(args.output / "loss.png")]
     with LiveArm(console, arm.name, steps) as watch:
         return run_arm(arm, training, args.output / arm.name, args.ssd, watch)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Pre-trains a Llama on C4-like text. An ordinary PyTorch script.
 
-python examples/pretrain_llama.py --preset 130m --steps 100 --curve loss.png
+python examples/pretrain_llama.py --preset 130m --steps 100 --losses losses.json
 python examples/pretrain_llama.py --preset tiny --layers 4 --data c4-train.00000.json.gz
 torchrun --nproc-per-node 2 examples/pretrain_llama.py --tensor-parallel 2
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from llama import checkpoints, record
+from llama import record
 from llama.atomic import write_json
 from llama.corpus import DataError
 from llama.model import Llama
@@ -50,7 +50,7 @@ def _add_shape(group) -> None:
 
 def _add_training(group) -> None:
     add = group.add_argument
-    add("--steps", type=int, default=100, help="optimizer steps, including those before --resume")
+    add("--steps", type=int, default=100, help="optimizer steps")
     add("--micro-batch", type=int, default=4, help="sequences in one forward and backward pass")
     add("--accumulation", type=int, default=1, help="passes in one optimizer step")
     add("--learning-rate", type=float, default=6e-4, help="learning rate after the warm-up")
@@ -86,10 +86,6 @@ def _add_files(group) -> None:
     add = group.add_argument
     add("--data", type=Path, help="C4 file (.json, .json.gz; default: prose of Python's docs)")
     add("--cache", type=Path, default=DATA_CACHE, help="folder for the tokenizer and the tokens")
-    add("--save", type=Path, help="write checkpoints to this path")
-    add("--save-every", type=int, default=0, metavar="STEPS", help="0: only after the last step")
-    add("--resume", type=Path, help="continue from this checkpoint")
-    add("--curve", type=Path, help="write the loss curve to this PNG, with a .json beside it")
     add("--losses", type=Path, help="write exact losses and hashes of the final state to this JSON")
     add("--progress-file", type=Path, help="rewrite this JSON file after every step")
 
@@ -173,9 +169,9 @@ def train_step(args, model, optimizer, scheduler, batches) -> float:
 class Progress:
     """Shows the progress of the training, and writes it to a file for other programs."""
 
-    def __init__(self, args, first_step: int):
+    def __init__(self, args):
         self.args = args
-        self.bar = tqdm(total=args.steps, initial=first_step, unit="step", disable=None)
+        self.bar = tqdm(total=args.steps, unit="step", disable=None)
 
     def report(self, step: int, loss: float, seconds: float) -> None:
         if self.bar.disable:
@@ -191,33 +187,21 @@ def train(args, config: LlamaConfig, batches: Batches) -> None:
     model = build_model(args, config)
     optimizer = build_optimizer(args, model)
     scheduler = build_schedule(args, optimizer)
-    state = (model, optimizer, scheduler, batches)
-    first_step, history = 0, {"losses": [], "step_seconds": []}
-    if args.resume:
-        first_step, history = checkpoints.resume(args.resume, args.device, *state)
-
+    history = {"losses": [], "step_seconds": []}
     # Compiled code adds up the gradients of an embedding in any order otherwise.
     torch.use_deterministic_algorithms(args.deterministic)
     trained = torch.compile(model) if args.compile else model
-    progress = Progress(args, first_step)
-    for step in range(first_step + 1, args.steps + 1):
+    progress = Progress(args)
+    for step in range(1, args.steps + 1):
         began = time.perf_counter()
         loss = train_step(args, trained, optimizer, scheduler, batches)
         seconds = time.perf_counter() - began
         history["losses"].append(loss)
         history["step_seconds"].append(seconds)
         progress.report(step, loss, seconds)
-        if args.save and (step == args.steps or args.save_every and step % args.save_every == 0):
-            checkpoints.save(args.save, step, *state, history)
     progress.bar.close()
-    write_results(args, config, model, optimizer, history)
-
-
-def write_results(args, config, model, optimizer, history) -> None:
-    tokens_per_step = args.micro_batch * args.accumulation * config.sequence_length
-    if args.curve:
-        record.write_curve(args.curve, history["losses"], tokens_per_step)
     if args.losses:
+        tokens_per_step = args.micro_batch * args.accumulation * config.sequence_length
         record.write_losses(args.losses, history, model, optimizer, tokens_per_step)
 
 

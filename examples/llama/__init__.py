@@ -1,1 +1,1 @@
-"""A Llama-architecture language model in plain PyTorch: model, presets, data, checkpoints."""
+"""A Llama-architecture language model in plain PyTorch: model, presets, data."""

@@ -1,11 +1,11 @@
-"""The records of a run: exact losses, hashes, the loss curve, and its progress."""
+"""The records of a run: exact losses and hashes."""
 
 import hashlib
 from pathlib import Path
 
 import torch
 
-from .atomic import replacing, write_json
+from .atomic import write_json
 
 # Hashing copies a tensor in pieces of this size, so that it needs no second tensor.
 PIECE_BYTES = 16 << 20
@@ -53,18 +53,3 @@ def write_losses(path: Path, history: dict, model, optimizer, tokens_per_step: i
         "tokens_per_step": tokens_per_step,
     }
     write_json(path, record)
-
-
-def write_curve(path: Path, losses: list[float], tokens_per_step: int) -> None:
-    """Draws the loss over the tokens seen to `path`, and writes the numbers beside it in JSON."""
-    from matplotlib.figure import Figure
-
-    tokens = [tokens_per_step * step for step in range(1, len(losses) + 1)]
-    write_json(path.with_suffix(".json"), {"tokens": tokens, "losses": losses})
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.subplots()
-    axes.plot(tokens, losses)
-    axes.set(xlabel="tokens", ylabel="loss (nats per token)", title="Training loss")
-    axes.grid(alpha=0.3)
-    with replacing(path) as partial:
-        figure.savefig(partial, format="png", dpi=120)

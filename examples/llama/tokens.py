@@ -76,14 +76,11 @@ def _cached(corpus: Path, cache: Path, vocab_size: int) -> tuple[Path, Path]:
 
 
 class Batches:
-    """Endless batches of (input, target), each [batch, sequence], in the order of a seed.
-
-    `position` counts the sequences handed out; assigning it continues from there exactly.
-    """
+    """Endless batches of (input, target), each [batch, sequence], in the order of a seed."""
 
     def __init__(self, tokens: np.ndarray, batch: int, sequence: int, seed: int):
         self.tokens, self.batch, self.sequence, self.seed = tokens, batch, sequence, seed
-        self.position = 0
+        self._position = 0
         self._sequences = (len(tokens) - 1) // sequence
         self._order = (-1, np.empty(0, dtype=np.int64))
         if self._sequences < 1:
@@ -93,8 +90,8 @@ class Batches:
             )
 
     def next(self) -> tuple[torch.Tensor, torch.Tensor]:
-        starts = [self._start(self.position + i) for i in range(self.batch)]
-        self.position += self.batch
+        starts = [self._start(self._position + i) for i in range(self.batch)]
+        self._position += self.batch
         rows = np.stack([self.tokens[s : s + self.sequence + 1] for s in starts])
         rows = torch.from_numpy(rows.astype(np.int64))
         return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
