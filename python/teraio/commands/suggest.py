@@ -127,10 +127,9 @@ def _suggestion(program, options):
     run.execute(program)
     options.device = dataclasses.replace(device, accelerator=run.accelerator)
     os.chdir(directory)
-    patterns = run.log.patterns()
     with tempfile.TemporaryDirectory() as scratch:
-        traces = save_traces(run, patterns, Path(scratch, "pattern.json"))
-        return Suggester(options, patterns, traces, reservations(run)).suggestion()
+        traces = save_traces(run, run.log.patterns(), Path(scratch, "pattern.json"))
+        return Suggester(options, run, traces, reservations(run)).suggestion()
 
 
 @contextlib.contextmanager

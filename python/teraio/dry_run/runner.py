@@ -13,6 +13,7 @@ from teraio.dry_run.saved_files import SavedFiles
 from teraio.errors import Error
 from teraio.escapes import higher_order_ops
 from teraio.hooks.iterations import IterationHooks
+from teraio.hooks.verification import state_tensors
 
 # The number of steps of each optimizer in which an iteration must repeat. It suffices for two of
 # the longest iterations that the observer can find, and for the steps before them.
@@ -84,6 +85,20 @@ def _own_error(error):
     return error
 
 
+def _sizes_of_trained(optimizers):
+    """Returns of each trained parameter its shape, and of each state that belongs to an element the
+    number of these and their width in bytes."""
+    return [
+        (
+            tuple(parameter.shape),
+            [(state.numel(), state.element_size()) for _, state in state_tensors(each, parameter)],
+        )
+        for each in optimizers
+        for group in each.param_groups
+        for parameter in group["params"]
+    ]
+
+
 def _process_groups(world_size, rank, modes, has_launcher):
     """Returns the context in which the program makes process groups."""
     if not has_launcher:
@@ -136,6 +151,7 @@ class DryRun:
         self.has_mapped_files = False  # which do not count
         self._is_trial = is_trial
         self.unmovable_peak_bytes = 0  # the most that could not leave the device during an op
+        self.trained = []  # sizes after the first step: see `_sizes_of_trained`
         memory_bytes = 1 if is_trial else accelerator.memory_bytes
         self._session = core.DrySession(device_memory_bytes=memory_bytes)
         self.log = PatternLog(self._session, is_mean_wanted=steps is not None)
@@ -185,6 +201,7 @@ class DryRun:
         return Links(self.accelerator, self.world_size)
 
     def _measured(self, modes, roofline):
+        self.trained = _sizes_of_trained(self._hooks.optimizers())
         if self._measure is None:
             return
         core.observe_this_thread(False)

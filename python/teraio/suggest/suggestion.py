@@ -1,5 +1,6 @@
 """The suggestion: limits, drives and the command line, with the reasons for them."""
 
+import dataclasses
 import json
 import shutil
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 from teraio.errors import Error
 from teraio.files.native_command import command_path
 from teraio.ranks import default_device
+from teraio.suggest.alternatives import alternatives
 from teraio.suggest.drives import choose_directories, measured_hardware, share_of
 from teraio.suggest.prediction import Planner, Prediction
 from teraio.suggest.text import text_of
@@ -40,6 +42,7 @@ class Suggestion:
     host_note: str
     hardware: dict | None
     prediction: Prediction | None
+    alternatives: list  # of `Alternative`s: changes of the script that make it fit
     command: list  # of words
     reservations: list  # of lines
 
@@ -78,6 +81,7 @@ class Suggestion:
             "drive_life_days": step.life_days,
             "host_peak_bytes": step.host_peak_bytes,
             "ssd_peak_bytes": step.ssd_peak_bytes,
+            "alternatives": [dataclasses.asdict(each) for each in self.alternatives],
             "changes": [{"what": each.what, "step_ns": each.step_ns} for each in step.changes],
         }
 
@@ -87,15 +91,16 @@ class Suggester:
 
     Args:
         options: the checked options of `teraio suggest`.
-        patterns: the `Pattern`s of the dry run.
+        run: the `DryRun`, which has executed the script.
         traces: the paths of their traces, in a directory for further files.
         reservations: lines about what the dry run leaves out or assumes.
     """
 
-    def __init__(self, options, patterns, traces, reservations):
+    def __init__(self, options, run, traces, reservations):
         self._options = options
         self._device = options.device
-        self._patterns = patterns
+        self._trained = run.trained
+        self._patterns = patterns = run.log.patterns()
         self._traces = traces
         self._reservations = reservations
         facts = [pattern.trace.summary() for pattern in patterns]
@@ -111,6 +116,7 @@ class Suggester:
         budget_bytes, budget_note = self._budget()
         if self._largest["device_peak_bytes"] <= budget_bytes:
             return self._suggestion(budget_bytes, budget_note, command=self._plain_command())
+        others = alternatives(self._traces, self._trained, budget_bytes)
         directories = [] if self._options.hardware else choose_directories(self._options.ssd)
         host_bytes, host_note = self._host_limit()
         hardware = self._hardware(directories, host_bytes)
@@ -126,7 +132,7 @@ class Suggester:
         try:
             prediction = planner.predict(self._options.recompute)
         except Error as error:
-            raise self._failure(error, budget_bytes, host_bytes, hardware) from None
+            raise self._failure(error, budget_bytes, host_bytes, hardware, others) from None
         if not self._options.host_limit_given:
             host_bytes, host_note = self._used_host(prediction, hardware, host_bytes, host_note)
         return self._suggestion(
@@ -136,10 +142,11 @@ class Suggester:
             host_note=host_note,
             hardware=hardware,
             prediction=prediction,
+            alternatives=others,
             command=self._run_command(budget_bytes, host_bytes, directories, hardware, prediction),
         )
 
-    def _failure(self, error, budget_bytes, host_bytes, hardware):
+    def _failure(self, error, budget_bytes, host_bytes, hardware, others):
         """Returns the error with what there is: no option may have named it."""
         on_drives = sum(drive["capacity_bytes"] for drive in hardware["drives"])
         sizes = self._largest["device_peak_bytes"], budget_bytes, host_bytes, on_drives
@@ -147,10 +154,14 @@ class Suggester:
         return Error(
             f"the training needs {needed}, and may use {device} of device memory, {host} of host "
             f"memory and {drives} on drives: {error}"
+            + "".join(
+                f"; {each.what} alone needs about {format_size(each.peak_bytes)}" for each in others
+            )
         )
 
     def _suggestion(self, budget_bytes, budget_note, **more):
         nothing = {"host_limit_bytes": 0, "host_note": "", "hardware": None, "prediction": None}
+        nothing["alternatives"] = []
         return Suggestion(
             device=self._device,
             peak_bytes=self._largest["device_peak_bytes"],

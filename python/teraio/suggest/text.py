@@ -60,6 +60,9 @@ def _rows_of_plan(suggestion):
             "" if number else "would help",
             f"{change.what}: {format_duration(change.step_ns)} per step, {saved:.0f} % less",
         )
+    for number, each in enumerate(suggestion.alternatives):
+        fits = f"{each.what} alone, about {format_size(each.peak_bytes)}"
+        yield "" if number else "fits without", fits
 
 
 def _drive_text(drive):

@@ -12,6 +12,7 @@ import pytest
 from teraio.directories import cache_directory
 from teraio.errors import Error
 from teraio.stand_in import __main__ as stand_in
+from teraio.suggest.alternatives import alternatives
 from teraio.suggest.device import name_of_gpu
 from teraio.suggest.drives import choose_directories, share_of
 
@@ -109,6 +110,55 @@ def test_processes_share_the_machine(suggestion):
     shared = suggestion("--device-budget", "120MB", "--host-limit", "0", "--world-size", "2")
     assert shared["step_ns"] > alone["step_ns"]
     assert shared["command"][:6] == ["torchrun", "--nproc-per-node", "2", "-m", "teraio", "run"]
+
+
+# Two blocks of 100 kB of parameters each, in which `a` is read by the backward pass only.
+KINDS = {"w": "parameter", "s": "optimizer_state", "g": "gradient"}
+SIZES = {"w": 100_000, "s": 200_000, "g": 100_000, "a": 50_000, "h": 10_000, "d": 10_000}
+OPS = ["a0<w0", "h0<a0", "a1<w1h0", "h1<a1", "g1d1<a1h1w1", "g0d0<a0h0w0d1", "w0s0w1s1<g0g1"]
+
+
+def trace_of_two_blocks():
+    tensors = [kind + block for kind in SIZES for block in "01"]
+    split = re.compile("[a-z][01]").findall
+    return {
+        "tensors": [
+            {
+                "id": name,
+                "bytes": SIZES[name[0]],
+                "persistent": name[0] in "ws",
+                "kind": KINDS.get(name[0], "activation"),
+                "name": f"layers.{name[1]}" + (" backward" if name[0] == "d" else " (train.py:1)"),
+            }
+            for name in tensors
+        ],
+        "ops": [
+            {
+                "writes": split(made),
+                "reads": split(read),
+                "workspace_bytes": 100_000 if made == "g1d1" else 0,
+            }
+            for made, read in (op.split("<") for op in OPS)
+        ],
+    }
+
+
+@pytest.mark.parametrize(("budget", "kept"), [(900_000, 3), (700_000, 2), (500_000, 1), (9, 0)])
+def test_what_would_fit_alone(tmp_path, budget, kept):
+    (tmp_path / "trace.json").write_text(json.dumps(trace_of_two_blocks()))
+    trained = [((2, 3), [(50_000, 4), (1, 4)])] * 2
+    found = alternatives([tmp_path / "trace.json"], trained, budget)
+    # Of 930 kB in the fifth op: without gradients and states, and with adapters of 5 x 16 elements;
+    # without two thirds of the states; in the sixth op, where `a0` is made again.
+    sizes = [430_000 + 2 * 80 * 16, 930_000 - 2 * 149_218, 880_000]
+    whats = [
+        "LoRA of rank 16 under autocast",
+        "AdamW with states in 8 bits",
+        "checkpointing of each block",
+    ]
+    assert [(each.what, each.peak_bytes) for each in found] == [*zip(whats, sizes, strict=True)][
+        :kept
+    ]
 
 
 def test_share_of_a_process():
