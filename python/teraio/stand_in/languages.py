@@ -39,4 +39,5 @@ class Language:
 def _with_lora(model, rank):
     from peft import LoraConfig, get_peft_model
 
-    return get_peft_model(model, LoraConfig(r=rank, target_modules="all-linear"))
+    config = LoraConfig(r=rank, target_modules="all-linear")
+    return get_peft_model(model, config, autocast_adapter_dtype=False)

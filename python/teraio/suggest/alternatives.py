@@ -25,7 +25,8 @@ class Alternative:
 
 
 def alternatives(paths, trained, budget_bytes):
-    """Returns the `Alternative`s each of which alone keeps a budget.
+    """Returns the `Alternative`s that keep a budget: each of them alone, or else the first and the
+    last one together.
 
     Args:
         paths: the paths of the trace files of the training's steps.
@@ -36,17 +37,22 @@ def alternatives(paths, trained, budget_bytes):
     lives = [_lives(trace) for trace in traces]
     adapters = sum(_RANK * sum(shape) for shape, _ in trained if len(shape) == 2)
     adapters_bytes = _TENSORS_OF_ADAPTER * _BYTES_OF_FP32 * adapters
-    frozen = [[life for life in each if not life.belongs_to_training] for each in lives]
     shorter = [_checkpointed(*each) for each in zip(traces, lives, strict=True)]
+    lora, checkpointing = f"LoRA of rank {_RANK}", "checkpointing of each block"
     saved_bytes = _saved_by_8_bits(trained)
-    found = (
-        Alternative(
-            f"LoRA of rank {_RANK} under autocast", adapters_bytes + _peak_bytes(traces, frozen)
-        ),
+    alone = (
+        Alternative(lora, adapters_bytes + _peak_bytes(traces, _frozen(lives))),
         Alternative("AdamW with states in 8 bits", _peak_bytes(traces, lives) - saved_bytes),
-        Alternative("checkpointing of each block", _peak_bytes(traces, shorter)),
+        Alternative(checkpointing, _peak_bytes(traces, shorter)),
     )
-    return [each for each in found if each.peak_bytes <= budget_bytes]
+    both_bytes = adapters_bytes + _peak_bytes(traces, _frozen(shorter))
+    both = [Alternative(f"{lora}, {checkpointing}", both_bytes)]
+    fitting = [[each for each in some if each.peak_bytes <= budget_bytes] for some in (alone, both)]
+    return fitting[0] or fitting[1]
+
+
+def _frozen(lives):
+    return [[life for life in each if not life.belongs_to_training] for each in lives]
 
 
 def _saved_by_8_bits(trained):
@@ -76,7 +82,8 @@ class _Life:
         """The name of the block whose forward pass makes it, or None."""
         name = self.tensor.get("name", "")
         found = _BLOCK.match(name)
-        return found[0] if found and " backward" not in name else None
+        is_made = not self.tensor["persistent"] and " backward" not in name
+        return found[0] if found and is_made else None
 
 
 def _lives(trace):
@@ -112,7 +119,7 @@ def _peak_bytes_of_one(trace, lives):
 
 def _checkpointed(trace, lives):
     """Returns lives of which those inside of a block end with its forward pass, and begin again
-    where its backward pass first reads one of them."""
+    where its backward pass first reads one of them. What the block got lives until then."""
     is_backward = _backward_ops(trace)
     ends = _ends_of_passes(lives, is_backward)
     inside, others = {}, []  # inside: by the end of the pass
@@ -123,11 +130,16 @@ def _checkpointed(trace, lives):
             inside.setdefault(end, []).append((later[0], life))
         else:
             others.append(life)
+    begins = {end: min(op for op, _ in found) for end, found in inside.items()}
+    kept = []
+    for life in others:
+        passes = {ends.get(op) for op in life.uses} - {ends.get(life.first)}
+        kept.append(max(life.last, *(begins.get(end, 0) for end in (None, *passes))))
+    shorter = [replace(life, last=last) for life, last in zip(others, kept, strict=True)]
     for end, found in inside.items():
-        begin = min(op for op, _ in found)
-        others += [replace(life, last=end) for _, life in found]
-        others += [replace(life, first=begin) for _, life in found]
-    return others
+        shorter += [replace(life, last=end) for _, life in found]
+        shorter += [replace(life, first=begins[end]) for _, life in found]
+    return shorter
 
 
 def _backward_ops(trace):
