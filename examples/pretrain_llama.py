@@ -75,8 +75,6 @@ def _add_training(group) -> None:
         default="none",
         help="of blocks; selective keeps the results of matrix products and attention",
     )
-    add("--compile", action="store_true", help="torch.compile the model")
-    add("--deterministic", action="store_true", help="equal bits in every run, also if compiled")
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--tensor-parallel", type=int, default=1, metavar="N", help="processes of torchrun")
     add("--seed", type=int, default=1)
@@ -188,13 +186,10 @@ def train(args, config: LlamaConfig, batches: Batches) -> None:
     optimizer = build_optimizer(args, model)
     scheduler = build_schedule(args, optimizer)
     history = {"losses": [], "step_seconds": []}
-    # Compiled code adds up the gradients of an embedding in any order otherwise.
-    torch.use_deterministic_algorithms(args.deterministic)
-    trained = torch.compile(model) if args.compile else model
     progress = Progress(args)
     for step in range(1, args.steps + 1):
         began = time.perf_counter()
-        loss = train_step(args, trained, optimizer, scheduler, batches)
+        loss = train_step(args, model, optimizer, scheduler, batches)
         seconds = time.perf_counter() - began
         history["losses"].append(loss)
         history["step_seconds"].append(seconds)
