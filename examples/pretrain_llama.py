@@ -22,7 +22,6 @@ from llama.model import Llama
 from llama.parallel import check_split, clip_gradients, shard
 from llama.presets import PRESETS, LlamaConfig, ShapeError
 from llama.tokens import Batches, prepare
-from tqdm import tqdm
 
 DATA_CACHE = Path(__file__).resolve().parents[1] / "build" / "demo" / "data"
 
@@ -164,21 +163,12 @@ def train_step(args, model, optimizer, scheduler, batches) -> float:
     return update(args, model, optimizer, scheduler, batches).item()
 
 
-class Progress:
-    """Shows the progress of the training, and writes it to a file for other programs."""
-
-    def __init__(self, args):
-        self.args = args
-        self.bar = tqdm(total=args.steps, unit="step", disable=None)
-
-    def report(self, step: int, loss: float, seconds: float) -> None:
-        if self.bar.disable:
-            print(f"step {step}/{self.args.steps}  loss {loss:.4f}  {seconds:.3f} s", flush=True)
-        self.bar.set_postfix(loss=f"{loss:.4f}", step=f"{seconds:.3f} s")
-        self.bar.update()
-        if self.args.progress_file:
-            now = {"step": step, "steps": self.args.steps, "loss": loss, "step_seconds": seconds}
-            write_json(self.args.progress_file, now)
+def report(args, step: int, loss: float, seconds: float) -> None:
+    """Prints the progress of the training, and writes it to a file for other programs."""
+    print(f"step {step}/{args.steps}  loss {loss:.4f}  {seconds:.3f} s", flush=True)
+    if args.progress_file:
+        now = {"step": step, "steps": args.steps, "loss": loss, "step_seconds": seconds}
+        write_json(args.progress_file, now)
 
 
 def train(args, config: LlamaConfig, batches: Batches) -> None:
@@ -186,15 +176,13 @@ def train(args, config: LlamaConfig, batches: Batches) -> None:
     optimizer = build_optimizer(args, model)
     scheduler = build_schedule(args, optimizer)
     history = {"losses": [], "step_seconds": []}
-    progress = Progress(args)
     for step in range(1, args.steps + 1):
         began = time.perf_counter()
         loss = train_step(args, model, optimizer, scheduler, batches)
         seconds = time.perf_counter() - began
         history["losses"].append(loss)
         history["step_seconds"].append(seconds)
-        progress.report(step, loss, seconds)
-    progress.bar.close()
+        report(args, step, loss, seconds)
     if args.losses:
         tokens_per_step = args.micro_batch * args.accumulation * config.sequence_length
         record.write_losses(args.losses, history, model, optimizer, tokens_per_step)
