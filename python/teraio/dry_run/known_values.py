@@ -31,7 +31,7 @@ _UNKNOWN = object()  # the result of an op that is not known
 _MAKING_EMPTY = ("empty", "new_empty")  # what the names of ops begin with that write no result
 # Ops with results that are not followed: they have other memory, or none that bytes describe.
 _OTHERS = {
-    *(aten.set_, aten.resize_, aten.resize_as_),
+    *(aten.set_, aten.resize_, aten.resize_as_, aten._efficientzerotensor),
     *(aten._empty_affine_quantized, aten._empty_per_channel_affine_quantized),
 }
 

@@ -230,6 +230,8 @@ def test_what_needs_no_contents_works(dry_run, tmp_path):
         "pack_padded_sequence(data.view(4, 25, 64), lengths, True))[0].data.sum()",
         "with torch.inference_mode(): (model[0](data) > 0).nonzero(as_tuple=True)",
         "assert torch.vmap(model[0])(data[:, None]).shape == (100, 1, 128)",
+        "torch.func.jvp(lambda x: torch.vmap(F.cross_entropy)(x, lengths.view(2, 2) // 4), "
+        "(data[:4, :12].view(2, 2, 12),), (data[4:8, :12].view(2, 2, 12),))",
         "rows = torch.sparse_coo_tensor(lengths[None], torch.ones(4, 3)); assert len(rows) == 21",
         "assert (rows * 2 + rows.clone())._nnz() == 8 and rows.coalesce().neg()._nnz() == 4",
         "rows += rows.clone(); assert rows._nnz() == 8 and torch.zeros_like(rows)._nnz() == 0",
