@@ -46,7 +46,7 @@ def alternatives(paths, trained, budget_bytes):
         Alternative(checkpointing, _peak_bytes(traces, shorter)),
     )
     both_bytes = adapters_bytes + _peak_bytes(traces, _frozen(shorter))
-    both = [Alternative(f"{lora}, {checkpointing}", both_bytes)]
+    both = [Alternative(f"{lora} and {checkpointing}", both_bytes)]
     fitting = [[each for each in some if each.peak_bytes <= budget_bytes] for some in (alone, both)]
     return fitting[0] or fitting[1]
 

@@ -61,8 +61,8 @@ def _rows_of_plan(suggestion):
             f"{change.what}: {format_duration(change.step_ns)} per step, {saved:.0f} % less",
         )
     for number, each in enumerate(suggestion.alternatives):
-        fits = f"{each.what} and without TERAIO: about {format_size(each.peak_bytes)}"
-        yield "" if number else "also fits", f"with {fits}"
+        size = format_size(each.peak_bytes)
+        yield "" if number else "also fits", f"with {each.what}, without TERAIO: about {size}"
 
 
 def _drive_text(drive):

@@ -158,7 +158,7 @@ def test_what_would_fit_without(tmp_path):
     assert fitting(900_000) == dict(zip(whats, sizes, strict=True))
     assert [*fitting(700_000)] == [lora, states] and [*fitting(500_000)] == [lora]
     # The fifth op without gradients, states and `a0`.
-    assert fitting(400_000) == {f"{lora}, {blocks}": 380_000 + 2 * 80 * 16}
+    assert fitting(400_000) == {f"{lora} and {blocks}": 380_000 + 2 * 80 * 16}
     assert fitting(300_000) == {}
 
 
