@@ -12,7 +12,7 @@ from teraio.dry_run.roofline import Roofline
 from teraio.dry_run.saved_files import SavedFiles
 from teraio.errors import Error
 from teraio.escapes import higher_order_ops
-from teraio.hooks.iterations import IterationHooks
+from teraio.hooks.iterations import IterationHooks, local_part
 from teraio.hooks.verification import state_tensors
 
 # The number of steps of each optimizer in which an iteration must repeat. It suffices for two of
@@ -86,12 +86,15 @@ def _own_error(error):
 
 
 def _sizes_of_trained(optimizers):
-    """Returns of each trained parameter its shape, and of each state that belongs to an element the
-    number of these and their width in bytes."""
+    """Returns of the part of each trained parameter in this process its shape, and the number of
+    elements and the width in bytes of each of its states."""
     return [
         (
-            tuple(parameter.shape),
-            [(state.numel(), state.element_size()) for _, state in state_tensors(each, parameter)],
+            tuple(local_part(parameter).shape),
+            [
+                (local_part(state).numel(), state.element_size())
+                for _, state in state_tensors(each, parameter)
+            ],
         )
         for each in optimizers
         for group in each.param_groups

@@ -218,14 +218,14 @@ class IterationHooks:
         names = self._names_of(parameters)
         for parameter in parameters:
             name = names.get(parameter, "")
-            core.describe(_part(parameter), "parameter", name)
+            core.describe(local_part(parameter), "parameter", name)
             if parameter.grad is not None:
-                core.describe(_part(parameter.grad), "gradient", name and name + ".grad")
+                core.describe(local_part(parameter.grad), "gradient", name and name + ".grad")
             for key, state in state_tensors(optimizer, parameter):
-                core.describe(_part(state), "optimizer_state", name and f"{name}.{key}")
+                core.describe(local_part(state), "optimizer_state", name and f"{name}.{key}")
         for parameter, name in names.items():
             if not parameter.requires_grad:
-                core.describe(_part(parameter), "parameter", name)
+                core.describe(local_part(parameter), "parameter", name)
 
     def _names_of(self, parameters):
         """Returns a dict that has the names of the parameters, where they have one."""
@@ -246,7 +246,7 @@ def key_of(optimizer):
     return 0
 
 
-def _part(tensor):
+def local_part(tensor):
     """Returns the local part of a DTensor, and any other tensor itself."""
     return getattr(tensor, "_local_tensor", tensor)
 

@@ -162,6 +162,32 @@ def test_what_would_fit_without(tmp_path):
     assert fitting(300_000) == {}
 
 
+SHARDED = """\
+import torch
+from torch.distributed.fsdp import fully_shard
+torch.distributed.init_process_group("gloo")
+model = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024, bias=False) for _ in range(8)))
+for part in (*model, model):
+    fully_shard(part)
+optimizer = torch.optim.AdamW(model.parameters())
+for step in range(6):
+    model(torch.randn(256, 1024)).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.full
+def test_states_in_8_bits_are_those_of_the_rank(suggestion, tmp_path):
+    (tmp_path / "train.py").write_text(SHARDED)
+    options = ("--world-size", "2", "--host-limit", "0", "--device-budget")
+    found = suggestion(*options, "60MB")
+    assert found["peak_bytes"] > 60e6
+    (states,) = (each for each in found["alternatives"] if "8 bits" in each["what"])
+    saved = 4 * 2**20 * 2 * (4 - 1 - 4 / 256)  # half of the parameters, two states each
+    assert states["peak_bytes"] == pytest.approx(found["peak_bytes"] - saved, rel=1e-4)
+
+
 def test_share_of_a_process():
     hardware = json.loads(HARDWARE.read_text())
     half = share_of(hardware, 2)
