@@ -59,8 +59,8 @@ class PatternLog:
         self._last = None  # the pattern of the last iteration
         self._last_steps = ()  # their fingerprints
         self._repetitions = 0  # of it
-        self._patterns = {}  # of iterations of one step, by fingerprint
-        self._kept = {}  # which of these counts for a fingerprint
+        self._patterns = {}  # of iterations, by the fingerprints of their steps
+        self._kept = {}  # which of these counts for others
         self._timed = 0, 0  # the steps whose times are known, and the sum of these
         self._largest_peak_bytes = 0
 
@@ -72,8 +72,8 @@ class PatternLog:
     def end_step(self, fingerprint):
         """Notes a step that has ended. Steps of one pattern have equal fingerprints."""
         self._steps.append(fingerprint)
-        if fingerprint in self._kept:
-            self._count(self._kept[fingerprint], 1)
+        if (fingerprint,) in self._kept:
+            self._count(self._kept[fingerprint,], 1)
         iterations = self._session.iteration_count()
         if iterations == self._iterations:
             return
@@ -89,9 +89,9 @@ class PatternLog:
         count, time_ns = self._timed
         self._timed = count + len(steps), time_ns + len(steps) * pattern.step_ns
         self._largest_peak_bytes = max(self._largest_peak_bytes, pattern.peak_bytes)
-        if len(steps) == 1 and steps[0] not in self._kept:
-            self._kept[steps[0]] = steps[0]
-            self._patterns[steps[0]] = pattern
+        if steps not in self._kept and (len(steps) == 1 or not self._is_mean_wanted):
+            self._kept[steps] = steps
+            self._patterns[steps] = pattern
             if len(self._patterns) > _PATTERNS_MAX:
                 self._join_nearest()
 

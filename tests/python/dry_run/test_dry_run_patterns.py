@@ -79,6 +79,19 @@ def test_steps_that_never_repeat_have_their_mean(predicted):
     assert "no two of 5 steps in a row are alike" in predicted("fghij")
 
 
+def test_steps_of_two_optimizers_that_never_repeat_have_their_mean(dry_run, tmp_path):
+    (tmp_path / "train.py").write_text("""\
+import torch
+model = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)
+optimizers = [torch.optim.Adam(each.parameters()) for each in model]
+for step in range(8):
+    model[1](model[0](torch.randn(100 + step, 64))).square().mean().backward()
+    for optimizer in optimizers:
+        optimizer.step()
+""")
+    assert "patterns in 15 steps" in dry_run("train.py").out
+
+
 def test_patterns_share_their_persistent_tensors(predicted, tmp_path):
     predicted("aaabbb", "--steps", "6", "--save-trace", "job.json.gz")
     predicted("aaabbb", "--steps", "6", "--save-trace", "job.json")
