@@ -73,7 +73,7 @@ class PatternLog:
         """Notes a step that has ended. Steps of one pattern have equal fingerprints."""
         self._steps.append(fingerprint)
         if (fingerprint,) in self._kept:
-            self._count(self._kept[fingerprint,], 1)
+            self._count(self._kept[(fingerprint,)], 1)
         iterations = self._session.iteration_count()
         if iterations == self._iterations:
             return
