@@ -39,14 +39,12 @@ class Training:
 
     def run(self) -> None:
         """Runs all steps."""
-        progress = pretrain_llama.Progress(self.args, first_step=0)
         for number in range(1, self.args.steps + 1):
             began = time.perf_counter()
             loss = self.step(number).item()
             self.history["losses"].append(loss)
             self.history["step_seconds"].append(time.perf_counter() - began)
-            progress.report(number, loss, self.history["step_seconds"][-1])
-        progress.bar.close()
+            pretrain_llama.report(self.args, number, loss, self.history["step_seconds"][-1])
 
     def write_record(self) -> None:
         """Writes the record that --losses asks for."""

@@ -7,7 +7,6 @@ from pathlib import Path
 import drawn
 import numpy as np
 import pytest
-import torch
 from matrix import budgets
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks"))
@@ -29,48 +28,43 @@ STRESSED_ITERATIONS = 9  # by which each program of parts follows a plan
 PROGRAMS = {p.name: varying_steps.quick(p) for p in varying_steps.PROGRAMS}
 
 
-def training(name, options, steps, directory):
-    """A training of random tokens that saves its checkpoints in the directory, if it makes any."""
-    words = [*options.split(), "--steps", str(steps), "--save", str(directory / "checkpoint.pt")]
-    args = pretrain_llama.parse_arguments(words)
+def training(name, options, steps):
+    """A training of random tokens."""
+    args = pretrain_llama.parse_arguments([*options.split(), "--steps", str(steps)])
     config = pretrain_llama.config_of(args)
     tokens = np.random.default_rng(1).integers(config.vocab_size, size=200_000, dtype=np.uint16)
     return train.PROGRAMS[name](args, config, tokens)
 
 
-def yields(name, directory):
-    """Runs a program; returns its losses, and hashes of what it trained and saved."""
-    run = training(name, PROGRAMS[name].options, STEPS, directory)
+def yields(name):
+    """Runs a program; returns its losses, and hashes of what it trained."""
+    run = training(name, PROGRAMS[name].options, STEPS)
     run.run()
     hashes = [record.model_sha256(run.model), record.optimizer_sha256(run.optimizer)]
-    if (directory / "checkpoint.pt").exists():
-        run.model.load_state_dict(torch.load(directory / "checkpoint.pt")["model"])
-        hashes.append(record.model_sha256(run.model))
     return run.history["losses"], hashes
 
 
-def run_within(budget, name, directory, **options):
+def run_within(budget, name, **options):
     with budgets.offload(budget, **options) as session:
-        return yields(name, directory), session
+        return yields(name), session
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory):
+def reference():
     """What a program yields on stock PyTorch, and the peak of its largest step, by its name."""
     known = {}
 
     def reference(name):
         if name not in known:
-            directory = tmp_path_factory.mktemp("reference")
-            known[name] = yields(name, directory), peak_bytes(PROGRAMS[name], directory)
+            known[name] = yields(name), peak_bytes(PROGRAMS[name])
         return known[name]
 
     return reference
 
 
-def peak_bytes(program, directory):
+def peak_bytes(program):
     with budgets.offload(budgets.UNLIMITED) as session:
-        training(program.largest, program.options, PEAK_STEPS, directory).run()
+        training(program.largest, program.options, PEAK_STEPS).run()
     return max(iteration["device_peak_bytes"] for iteration in session.iterations())
 
 
@@ -88,10 +82,10 @@ FULL = ("experts",)  # the slowest of the programs
 @pytest.mark.parametrize(
     "share", [50, pytest.param(drawn.one_of((35, 25), "share"), marks=pytest.mark.full)]
 )
-def test_steps_that_differ_follow_plans_with_equal_bits(name, share, reference, tmp_path):
+def test_steps_that_differ_follow_plans_with_equal_bits(name, share, reference):
     expected, natural_bytes = reference(name)
     budget_bytes = natural_bytes * share // 100
-    actual, session = run_within(budget_bytes, name, tmp_path, plans_in_background=False)
+    actual, session = run_within(budget_bytes, name, plans_in_background=False)
     assert actual == expected
     iterations = session.iterations()
     assert max(iteration["device_peak_bytes"] for iteration in iterations) <= budget_bytes
@@ -103,15 +97,15 @@ IN_BACKGROUND = [n if n == "buckets" else pytest.param(n, marks=pytest.mark.full
 
 
 @pytest.mark.parametrize("name", IN_BACKGROUND)
-def test_plans_that_are_made_meanwhile_leave_the_bits(name, reference, tmp_path):
+def test_plans_that_are_made_meanwhile_leave_the_bits(name, reference):
     expected, natural_bytes = reference(name)
-    actual, _ = run_within(natural_bytes // 2, name, tmp_path, plans_in_background=True)
+    actual, _ = run_within(natural_bytes // 2, name, plans_in_background=True)
     assert actual == expected
 
 
-def test_what_a_session_tells_of_its_patterns_agrees(reference, tmp_path):
+def test_what_a_session_tells_of_its_patterns_agrees(reference):
     budget_bytes = reference("buckets")[1] // 2
-    _, session = run_within(budget_bytes, "buckets", tmp_path, plans_in_background=False)
+    _, session = run_within(budget_bytes, "buckets", plans_in_background=False)
     counters, iterations, patterns = session.counters(), session.iterations(), session.patterns()
     assert counters["ops"] >= sum(iteration["op_count"] for iteration in iterations)
     assert counters["planned_ops"] >= sum(i["planned_op_count"] for i in iterations) > 0
@@ -126,9 +120,9 @@ def test_what_a_session_tells_of_its_patterns_agrees(reference, tmp_path):
     assert len({pattern["id"] for pattern in patterns}) == len(patterns)
 
 
-def test_on_demand_nothing_is_planned(tmp_path):
+def test_on_demand_nothing_is_planned():
     with budgets.offload(budgets.UNLIMITED, policy="on-demand") as session:
-        training("fixed", PROGRAMS["lengths"].options, 5, tmp_path).run()
+        training("fixed", PROGRAMS["lengths"].options, 5).run()
     assert session.counters()["ops"] > 0
     assert session.counters()["planned_ops"] == session.counters()["plans_made"] == 0
     assert all(iteration["planned_op_count"] == 0 for iteration in session.iterations())
