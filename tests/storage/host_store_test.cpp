@@ -23,16 +23,12 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// A pool, a device with blocks to move, and the order in which transfers ended.
+// A pool, and a device with blocks to move.
 class HostStoreTest : public ::testing::Test {
  protected:
   void open(int64_t limit_bytes) {
     device_ = std::move(*device::make_cpu_device(int64_t{1} << 40));
-    open_on(*device_, limit_bytes);
-  }
-
-  void open_on(device::Device& device, int64_t limit_bytes) {
-    auto store = open_host_store(limit_bytes, device, clock_);
+    auto store = open_host_store(limit_bytes, *device_, clock_);
     ASSERT_TRUE(store.ok()) << store.status().message();
     store_ = std::move(*store);
   }
@@ -90,78 +86,6 @@ TEST_F(HostStoreTest, HoldsNoMoreMemoryThanItsLimit) {
     store_->release(extent);
   }
   EXPECT_GE(testing::resident_bytes(), start_bytes + 30 * kMiB);
-}
-
-// Uses a device whose copies end only when the test says so.
-class HostStoreOrderTest : public HostStoreTest {
- protected:
-  void SetUp() override {
-    open_on(stepped_, 64 * kMiB);
-    memory_ = stepped_.allocate(kMiB);
-  }
-
-  // The store can close only when all copies have ended.
-  void TearDown() override {
-    run_to_end();
-    store_.reset();
-  }
-
-  void submit(io::Direction direction, Extent extent, char label, int64_t deadline = 0,
-              Priority priority = Priority::kPlanned) {
-    Transfer transfer;
-    transfer.direction = direction;
-    transfer.extent = extent;
-    transfer.memory = memory_;
-    transfer.priority = priority;
-    transfer.deadline = deadline;
-    transfer.done = [this, label](const Completion& completion) {
-      const std::lock_guard lock(mutex_);
-      ended_ += completion.status.ok() ? label : '!';
-    };
-    ++submitted_;
-    store_->submit(std::move(transfer));
-  }
-
-  Extent written_extent() {
-    const Extent extent = *store_->reserve(kMiB);
-    submit(io::Direction::kWrite, extent, 'w');
-    run_to_end();
-    ended_.clear();
-    submitted_ = 0;
-    return extent;
-  }
-
-  std::string ended() {
-    const std::lock_guard lock(mutex_);
-    return ended_;
-  }
-  void run_to_end() {
-    while (ended().size() < submitted_)
-      if (!stepped_.step()) std::this_thread::yield();
-  }
-
-  testing::SteppedDevice stepped_{{.seed = 4, .progress = testing::Progress::kManual}};
-  std::byte* memory_ = nullptr;
-  std::mutex mutex_;
-  std::string ended_;
-  size_t submitted_ = 0;
-};
-
-TEST_F(HostStoreOrderTest, PlannedReadsEndByDeadlineAfterUrgentOnes) {
-  std::vector<Extent> extents;
-  for (int i = 0; i < 8; ++i) extents.push_back(written_extent());
-  const int64_t copies_before = 8;
-  for (int i = 0; i < 4; ++i)
-    submit(io::Direction::kRead, extents[i], '.');  // as many as may be in flight
-  stepped_.wait_for_copies(copies_before + 1);
-  submit(io::Direction::kRead, extents[4], 'c', 30);
-  submit(io::Direction::kRead, extents[5], 'b', 20);
-  submit(io::Direction::kRead, extents[6], 'a', 10);
-  submit(io::Direction::kRead, extents[7], 'u', 90, Priority::kUrgent);
-  run_to_end();
-  EXPECT_LT(ended().find('u'), ended().find('a'));
-  EXPECT_LT(ended().find('a'), ended().find('b'));
-  EXPECT_LT(ended().find('b'), ended().find('c'));
 }
 
 TEST(HostStoreGateTest, AReadEndsBesideAWriteThatWaitsForCompute) {
