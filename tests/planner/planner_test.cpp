@@ -10,7 +10,6 @@
 #include "plan/scenario.h"
 #include "planner/planned_case.h"
 #include "planner/search_config.h"
-#include "testing/generated_trace.h"
 
 namespace teraio::planner {
 namespace {
@@ -216,34 +215,6 @@ TEST(Planner, ThousandsOfGigabytesAreWrittenOnlyOnce) {
   const int64_t theirs = written_bytes(given.planned({.policy = Policy::kAlgorithm1}), given.trace);
   EXPECT_LE(static_cast<double>(ours), 0.65 * static_cast<double>(theirs));
 }
-
-class Generated : public ::testing::TestWithParam<uint64_t> {};
-
-TEST_P(Generated, PlansOfAllKindsAreValidAndRun) {
-  testing::Random random(GetParam() + 5'000);
-  testing::GeneratedTraceOptions options;
-  options.op_count = random.scaled(1, 400);
-  options.persistent_count = random.between(0, 12);
-  const trace::Trace trace = testing::generated_trace(GetParam(), options);
-  const PlannedCase given{trace, testing::generated_hardware(GetParam(), trace)};
-  for (Policy policy : {Policy::kTeraio, Policy::kAlgorithm1}) given.run({.policy = policy});
-}
-
-TEST_P(Generated, AWriteBudgetIsKeptOrRefused) {
-  const trace::Trace trace = testing::generated_trace(GetParam());
-  const hardware::Hardware hardware = testing::generated_hardware(GetParam(), trace);
-  plan::Limits limits;
-  limits.write_budget_bytes = written_bytes(planned(trace, hardware), trace) / 2;
-  const Result<plan::Plan> tight = plan(trace, hardware, limits);
-  if (tight.ok()) {
-    const Status valid = validate_plan(*tight, trace, hardware, limits);
-    EXPECT_TRUE(valid.ok()) << valid.message();
-  } else {
-    EXPECT_EQ(tight.status().code(), ErrorCode::kOutOfSpace);
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Seeds, Generated, ::testing::Range<uint64_t>(0, 60));
 
 // Machines whose host memory is full and whose drives write slowly: states, which pass once in a
 // step, rest on the drives.

@@ -328,11 +328,6 @@ TEST(Recomputation, WhatTheHostHoldsWearsNoDrive) {
   }
 }
 
-TEST(Recomputation, OfAllIsTheDefault) {
-  const PlannedCase vit = case_of("VIT-1280", "a100_g10_half");
-  EXPECT_EQ(vit.planned({.recompute = Recompute::kAll}), vit.planned());
-}
-
 TEST(Recomputation, KeepsAWriteBudget) {
   PlannedCase l8 = case_of("l8", "h100_ssd");
   l8.limits.write_budget_bytes = 60'000'000'000;
