@@ -184,20 +184,6 @@ TEST_F(CpuDeviceTest, WithoutALimitItGrowsAsNeededAndReuses) {
   EXPECT_GT(device_->usage().largest_free_bytes, kGiB);
 }
 
-TEST_F(CpuDeviceTest, UsageTellsRoundingAndPeaks) {
-  open(64 * kMiB);
-  std::byte* block = take(10 * kMiB + 1);
-  EXPECT_EQ(device_->usage().allocated_bytes, 10 * kMiB + kPageBytes);
-  EXPECT_EQ(device_->usage().rounding_bytes, kPageBytes - 1);
-  give(block);
-  EXPECT_EQ(device_->usage().allocated_bytes, 0);
-  EXPECT_EQ(device_->usage().rounding_bytes, 0);
-  EXPECT_EQ(device_->usage().allocated_peak_bytes, 10 * kMiB + kPageBytes);
-  device_->reset_peak();
-  EXPECT_EQ(device_->usage().allocated_peak_bytes, 0);
-  EXPECT_EQ(device_->usage().reserved_peak_bytes, 10 * kMiB + 128 * kKiB);
-}
-
 TEST_F(CpuDeviceTest, ReleasingWhatIsNotABlockIsABugThatIsCaught) {
   open(kMiB);
   std::byte* memory = take(128 * kKiB);
