@@ -3,7 +3,6 @@
 import re
 
 import torch
-from matrix import budgets
 
 # Settings, each with what reads it, and what sets another value: a replay restores it.
 # docs/limits.md has the list of all settings.
@@ -97,20 +96,3 @@ print([name for i, name in enumerate({list(known)}) if readers[i]()])
     done = warm_text(script)
     assert done.code == 0, done
     assert done.out.splitlines()[-2:] == ["[]", "[]"], done
-
-
-def test_results_have_the_type_that_was_the_default():
-    whole = torch.arange(1 << 18) % 100
-
-    def compute():
-        quotients, halves = whole / 3, torch.full((1 << 18,), 0.5)
-        torch.set_default_dtype(torch.float64)
-        try:
-            return [quotients + 0, halves * 3, whole / 7]
-        finally:
-            torch.set_default_dtype(torch.float32)
-
-    expected = compute()
-    with budgets.offload("1GB", discard_after_every_op=True) as session:
-        assert all(torch.equal(*pair) for pair in zip(compute(), expected, strict=True))
-        assert session.counters()["on_demand_replays"] >= 1
