@@ -135,15 +135,6 @@ def test_explain_gives_json(teraio, tmp_path):
     assert brief == said
 
 
-def test_a_job_that_cannot_fit_says_which_op_and_what_would_do(teraio, small, tmp_path):
-    out = ["--out", tmp_path / "plan.json"]
-    said = teraio("plan", *small, "--device-budget", "599", *out, fails=True)
-    assert "op 0 (an_op) needs 600 bytes at once, the device budget is 599" in said
-    least = re.search(r"least budget that would do is (\d+)", said).group(1)
-    teraio("plan", *small, "--device-budget", least, *out)
-    assert not (tmp_path / "no-plan.json").exists()
-
-
 def test_a_write_budget_is_kept_and_its_least_is_named(teraio, tmp_path):
     plan = ["--recompute", "off", "--out", tmp_path / "plan.json"]
     said = teraio("plan", *VIT_ON_DRIVES, "--write-budget", "1GB", *plan, fails=True)

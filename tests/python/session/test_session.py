@@ -190,14 +190,6 @@ def test_forked_process_ends_without_the_sessions_threads():
         assert float(tensor.sum()) == 2 * 512 * 512
 
 
-@pytest.mark.full
-def test_profiler_at_the_same_time(budget_bytes):
-    with budgets.offload(budget_bytes):
-        with torch.profiler.profile(record_shapes=True) as profile:
-            assert train(JOB.but(steps=2)).losses == budgets.reference(NAME).losses[:2]
-    assert any(event.key == "aten::addmm" for event in profile.key_averages())
-
-
 def test_garbage_collection_at_every_moment(budget_bytes):
     thresholds = gc.get_threshold()
     gc.set_threshold(20, 2, 2)

@@ -14,11 +14,8 @@ from tests.python.conftest import COMMAND
 @pytest.fixture
 def folder(tmp_path, small):
     """A folder with valid files for planning, some broken ones, and a script that runs no loop."""
-    hardware = json.loads((tmp_path / "hardware.json").read_text())
-    hardware["drives"][0]["capacity_bytes"] = "1TB"
     trace = json.loads((tmp_path / "trace.json").read_text()) | {"name": "large"}
     texts = {
-        "bad_hardware.json": json.dumps(hardware),
         "other_trace.json": json.dumps(trace),
         "plan.json": json.dumps({"format": "teraio-plan/1", "trace": "small", "migrations": []}),
         "cut.json": '{"format": "teraio-plan/1",\n',
@@ -47,10 +44,6 @@ INPUTS = "--trace trace.json --hardware hardware.json"
     "line, expected",
     [
         (
-            "plna",
-            '"plna" is not a command (did you mean "plan"?); "teraio --help" lists all commands',
-        ),
-        (
             f"plan {INPUTS} --out no/plan.json",
             "no/plan.json: cannot create this file in its folder: No such file or directory",
         ),
@@ -75,11 +68,6 @@ INPUTS = "--trace trace.json --hardware hardware.json"
         (
             "plan --trace hardware.json --hardware hardware.json --out new.json",
             'hardware.json: format: expected "teraio-trace/1", found "teraio-hardware/1"',
-        ),
-        (
-            "plan --trace trace.json --hardware bad_hardware.json --out new.json",
-            "bad_hardware.json: drives[0].capacity_bytes: expected an integer that is not "
-            'negative, found "1TB"',
         ),
         (
             "simulate --trace other_trace.json --hardware hardware.json --plan plan.json",
