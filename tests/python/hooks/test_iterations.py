@@ -178,19 +178,6 @@ def test_modules_have_their_names_in_every_session(offload, monkeypatch):
             assert session.patterns()[-1]["name"].startswith("1 forward from 0 (")
 
 
-def test_the_trace_names_what_moves(offload):
-    with offload() as session:
-        net = model()
-        train(net, torch.optim.AdamW(net.parameters()), 5)
-        tensors = session.trace().to_dict()["tensors"]
-    named = {tensor["name"]: tensor for tensor in tensors if "name" in tensor}
-    assert named["3.weight"]["kind"] == "parameter"
-    assert named["3.weight"]["persistent"]
-    assert named["3.weight.exp_avg"]["kind"] == "optimizer_state"
-    assert named["3.weight.grad"]["kind"] == "gradient"
-    assert not named["3.weight.grad"]["persistent"]
-
-
 def test_the_trace_says_that_only_the_update_changes_parameters(offload):
     with offload() as session:
         net = model()
