@@ -2,7 +2,6 @@
 // migration bandwidth that would suffice.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <memory>
 #include <optional>

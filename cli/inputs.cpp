@@ -8,7 +8,6 @@
 #include <numeric>
 #include <ranges>
 
-#include "base/log.h"
 #include "commands.h"
 #include "help.h"
 #include "trace/trace_file.h"

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>

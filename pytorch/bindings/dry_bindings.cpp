@@ -13,7 +13,6 @@
 
 #include "analysis/characterization.h"
 #include "bindings/bindings.h"
-#include "observe/observed_thread.h"
 #include "running_op.h"
 #include "session/dry_session.h"
 #include "storages/fake_storage.h"

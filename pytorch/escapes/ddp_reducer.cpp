@@ -6,7 +6,6 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/distributed/c10d/python_comm_hook.h>
 
-#include <atomic>
 #include <mutex>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <utility>

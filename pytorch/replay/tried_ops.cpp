@@ -4,7 +4,6 @@
 #include <pybind11/pybind11.h>
 #include <torch/csrc/Exceptions.h>
 
-#include <algorithm>
 #include <exception>
 #include <optional>
 #include <vector>

@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <mutex>
-#include <utility>
 
 #include "base/yielding_mutex.h"
 #include "op_error.h"

@@ -11,8 +11,6 @@
 
 #include <c10/core/Allocator.h>
 
-#include <memory>
-
 #include "runtime/runtime.h"
 
 namespace teraio::pytorch {

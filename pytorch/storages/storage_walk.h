@@ -4,8 +4,6 @@
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <span>
-
 #include "iteration/signature.h"
 #include "op_info.h"
 #include "storages/active_session.h"

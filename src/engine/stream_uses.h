@@ -6,7 +6,6 @@
 // Threads: under the lock of its owner.
 #pragma once
 
-#include <cstddef>
 #include <deque>
 #include <vector>
 

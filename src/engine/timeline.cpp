@@ -1,7 +1,6 @@
 #include "engine/timeline.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "engine/thread_tag.h"
 

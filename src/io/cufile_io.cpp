@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
-#include <cstring>
 #include <random>
 #include <utility>
 #include <vector>

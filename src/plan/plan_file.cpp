@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <optional>
 #include <unordered_map>
 
 #include "base/json_file.h"

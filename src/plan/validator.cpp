@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
-#include <utility>
 
 #include "plan/replay_rules.h"
 

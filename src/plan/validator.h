@@ -3,8 +3,6 @@
 // It shares no code with the planners or the simulator, because their tests rely on it.
 #pragma once
 
-#include <string>
-
 #include "base/status.h"
 #include "hardware/hardware.h"
 #include "plan/plan.h"

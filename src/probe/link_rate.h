@@ -1,8 +1,6 @@
 // Measures how fast a device copies to and from host memory.
 #pragma once
 
-#include <cstdint>
-
 #include "base/clock.h"
 #include "base/rates.h"
 #include "base/status.h"

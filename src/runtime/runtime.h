@@ -14,15 +14,12 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/status.h"
 #include "base/yielding_mutex.h"
 #include "device/op_timer.h"

@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <tuple>
 
 #include "storage/striping.h"
 #include "storage/tier_store.h"

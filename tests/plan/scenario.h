@@ -1,8 +1,6 @@
 // Small traces and machines to plan for, in round numbers, and the files in tests/data.
 #pragma once
 
-#include <filesystem>
-#include <string>
 #include <vector>
 
 #include "hardware/hardware.h"

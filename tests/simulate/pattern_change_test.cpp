@@ -4,10 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 
-#include "simulate/run_file.h"
 #include "simulate/scenario.h"
 #include "simulate/simulator.h"
 

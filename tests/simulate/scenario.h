@@ -2,7 +2,6 @@
 // each way, the link 100, and requests have no latency, unless a test says otherwise.
 #pragma once
 
-#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>

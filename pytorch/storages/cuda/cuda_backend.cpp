@@ -20,7 +20,6 @@
 #include <atomic>
 #include <utility>
 
-#include "base/units.h"
 #include "device/cuda_device.h"
 #include "op_error.h"
 #include "running_op.h"
