@@ -33,10 +33,6 @@ class LoopDrive {
     why_not_ = error ? error.message() : enter_namespace();
     if (why_not_.empty()) why_not_ = set_up(file_system, sector_bytes);
   }
-  // Uses an existing file, which was made after enter_namespace().
-  LoopDrive(const std::filesystem::path& folder, const std::string& file_system,
-            const std::filesystem::path& backing)
-      : folder_(folder), backing_(backing), why_not_(set_up(file_system, 512)) {}
   LoopDrive(const LoopDrive&) = delete;
   LoopDrive& operator=(const LoopDrive&) = delete;
   ~LoopDrive() {
