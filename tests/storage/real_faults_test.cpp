@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "base/units.h"
@@ -194,30 +193,6 @@ TEST_F(RealFaults, OffsetsBeyondFourGibibytes) {
   ASSERT_TRUE(session().write(after, 7).status.ok());
   EXPECT_TRUE(session().holds(after, 7));
   session().store().release(before);
-}
-
-TEST_F(RealFaults, SixtyFourThreadsOnADriveThatFillsUp) {
-  make_drive("ext2", 64 * kMiB);
-  if (IsSkipped()) return;
-  open(48 * kMiB);
-  const Extent early = session().reserve(kMiB);
-  ASSERT_TRUE(session().write(early, 1).status.ok());
-  fill_up(16 * kMiB);
-  std::vector<int> wrong(64, 0);
-  std::vector<std::thread> threads;
-  for (int thread = 0; thread < 64; ++thread) {
-    threads.emplace_back([this, thread, &wrong] {
-      const Extent extent = session().reserve(512 * kKiB);
-      const Status status = session().write(extent, thread).status;
-      // The result is either correct bytes or a clear error.
-      if (!status.ok() && status.code() != ErrorCode::kOutOfSpace) ++wrong[thread];
-      if (status.ok() && !session().holds(extent, thread)) ++wrong[thread];
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(std::count(wrong.begin(), wrong.end(), 0), 64);
-  EXPECT_TRUE(session().holds(early, 1));
-  EXPECT_GT(session().store().counters().drives[0].error_count, 0);
 }
 
 }  // namespace
