@@ -1,9 +1,8 @@
 """Whole trainings where the kernel itself refuses or limits: a thin volume that runs full, a file
-system without room or direct I/O, control groups, no io_uring. As root, in mounts that end with the
-test's process."""
+system without room or direct I/O, control groups. As root, in mounts that end with the test's
+process."""
 
 import os
-import sys
 
 import pytest
 from kernel_trainings import ALONE, SMALL, is_right_or_names_the_drive, own_lines, reference, train
@@ -80,30 +79,6 @@ def test_a_file_system_whose_daemon_is_killed(folder):
     done = train(folder, "8MB", folder / "ssd", SMALL, before, commands=commands, unshared=ALONE)
     assert done.returncode == 1 and is_right_or_names_the_drive(done), done
     assert done.stdout.count("loss") == 2
-
-
-# Runs a command without io_uring, as Docker's default profile does.
-WITHOUT_IO_URING = """\
-import ctypes, errno, os, struct, sys
-LOAD, IS_AT_LEAST, IS_ABOVE, RETURN = 0x20, 0x35, 0x25, 0x06
-SETUP, REGISTER, FAIL, ALLOW = 425, 427, 0x00050000, 0x7fff0000
-instructions = [(LOAD, 0, 0, 0), (IS_AT_LEAST, 0, 2, SETUP), (IS_ABOVE, 1, 0, REGISTER),
-                (RETURN, 0, 0, FAIL | errno.EPERM), (RETURN, 0, 0, ALLOW)]
-code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in instructions))
-program = struct.pack("HxxxxxxQ", len(instructions), ctypes.addressof(code))
-libc = ctypes.CDLL(None)
-assert libc.prctl(38, 1, 0, 0, 0) == 0  # PR_SET_NO_NEW_PRIVS
-assert libc.prctl(22, 2, program) == 0  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
-os.execv(sys.argv[1], sys.argv[1:])
-"""
-
-
-def test_io_uring_is_forbidden(folder):
-    (folder / "without_io_uring.py").write_text(WITHOUT_IO_URING)
-    before = f'set -- {sys.executable} {folder}/without_io_uring.py "$@"'
-    done = train(folder, "8MB", folder / "ssd", SMALL, before)
-    assert done.returncode == 0 and is_right_or_names_the_drive(done), done
-    assert "path: threads" in done.stderr
 
 
 # Kills the training when its drive has less room, and prints what is free before and
