@@ -228,10 +228,10 @@ endif
 
 # Only the layers of raw memory and of threads are sanitized; sanitizing all layers would take
 # longer than all other tests. Tests that measure the memory of the process, which is mostly that of
-# the sanitizer, or that move gigabytes are left out.
+# the sanitizer, are left out.
 sanitized_address := device io storage testing iteration engine learn runtime
 sanitized_thread := io storage testing engine learn runtime
-not_sanitized := LargeExtent.*:SsdStoreTest.TheStoreItselfTakesLittleMemory
+not_sanitized := SsdStoreTest.TheStoreItselfTakesLittleMemory
 not_sanitized_address := $(not_sanitized)
 not_sanitized_thread := $(not_sanitized):*HoldsNoMore*
 # The thread sanitizer makes programs ten times slower, so it runs only tests with several threads.

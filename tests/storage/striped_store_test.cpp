@@ -432,5 +432,35 @@ TEST_F(StripedStoreTest, NewExtentsAvoidAFailedDrive) {
       EXPECT_EQ(piece.drive, 1);
 }
 
+// A drive takes requests of so many bytes at any offset (RealFaults.OffsetsBeyondFourGibibytes), so
+// that this one needs no bytes.
+TEST(LargeExtent, ItsRequestsCoverMoreThanFiveGibibytesInOrder) {
+  constexpr int64_t kSizeBytes = 5 * kGiB + 1;
+  testing::Gate gate;
+  gate.open();
+  std::vector<DriveSpec> drives(1);
+  drives[0].capacity_bytes = kSizeBytes + kMiB;
+  drives[0].io = std::make_unique<testing::GatedIo>(gate);
+  const VirtualClock clock;
+  testing::StoreSession session(
+      std::make_unique<StripedStore>(std::move(drives), StripedStoreOptions(), clock));
+  const Extent extent = session.reserve(kSizeBytes);
+  auto* const memory = reinterpret_cast<std::byte*>(kGiB);  // nobody touches it
+  for (const io::Direction direction : {io::Direction::kWrite, io::Direction::kRead}) {
+    const size_t first = gate.begun().size();
+    const Completion moved =
+        session.wait(session.submit({direction, extent, memory, Priority::kPlanned, 0, {}}));
+    EXPECT_EQ(moved.transferred_bytes, kSizeBytes) << moved.status.message();
+    const std::vector<io::IoRequest> requests = gate.begun();
+    int64_t next_bytes = 0;
+    for (size_t i = first; i < requests.size(); ++i) {
+      ASSERT_EQ(requests[i].offset_bytes, next_bytes);
+      ASSERT_EQ(requests[i].memory, memory + next_bytes);
+      next_bytes += requests[i].size_bytes;
+    }
+    EXPECT_EQ(next_bytes, align_up(kSizeBytes, io::kBlockBytes));
+  }
+}
+
 }  // namespace
 }  // namespace teraio::storage
