@@ -335,17 +335,24 @@ def test_a_replay_at_another_precision_is_an_error():
         assert torch.equal(y, expected)
 
 
-def test_a_verified_replay_with_other_bits_is_an_error(warm_text):
-    script = """
+# A program with an op whose results depend on how often it has run.
+COUNTING = """
 import torch, teraio.core
 calls = 0
 def hardswish(x):
     global calls
     calls += 1
-    return x + (calls > 2)  # after the op and its trial
+    return result(x)
 library = torch.library.Library("aten", "IMPL")
 library.impl("hardswish", hardswish, "CPU")
 teraio.core.set_options_for_tests(discard_after_every_op=True)
+"""
+
+
+def test_a_verified_replay_with_other_bits_is_an_error(warm_text):
+    script = """
+def result(x):
+    return x + (calls > 2)  # after the op and its trial
 with teraio.offload("64MB", verify_replays=True) as session:
     y = torch.nn.functional.hardswish(torch.ones(256, 1024))
     try:
@@ -358,7 +365,7 @@ with teraio.offload("64MB", verify_replays=True) as session:
     assert y.sum() == 1 << 18
     assert session.counters()["verified_replays"] >= 1
 """
-    done = warm_text(script)
+    done = warm_text(COUNTING + script)
     assert done.code == 0, done
     assert "made other bytes than the program, for tensor" in done.out
     assert "of op aten::hardswish: Float [256, 1024]" in done.out
@@ -427,15 +434,8 @@ def test_plans_move_what_autocast_has_cast():
 
 def test_an_op_that_gives_other_bytes_is_told_and_not_replayed(warm_text):
     script = """
-import torch, teraio.core
-calls = 0
-def hardswish(x):
-    global calls
-    calls += 1
+def result(x):
     return x + calls
-library = torch.library.Library("aten", "IMPL")
-library.impl("hardswish", hardswish, "CPU")
-teraio.core.set_options_for_tests(discard_after_every_op=True)
 with teraio.offload("64MB") as session:
     x = torch.ones(1 << 18)
     for _ in range(3):
@@ -447,7 +447,7 @@ with teraio.offload("64MB") as session:
     counters = session.counters()
     assert counters["banned_replays"] == 1 and calls == 4, (counters, calls)
 """
-    done = warm_text(script)
+    done = warm_text(COUNTING + script)
     assert done.code == 0, done
     assert "op aten::hardswish is not deterministic" in done.out + done.err
 
@@ -455,17 +455,10 @@ with teraio.offload("64MB") as session:
 @pytest.mark.full
 def test_what_python_raises_inside_a_replay_ends_the_op_and_loses_nothing(warm_text):
     script = """
-import torch, teraio.core
-calls = 0
-def hardswish(x):
-    global calls
-    calls += 1
+def result(x):
     if calls == 3:
         raise KeyboardInterrupt("stop")
     return x + 1
-library = torch.library.Library("aten", "IMPL")
-library.impl("hardswish", hardswish, "CPU")
-teraio.core.set_options_for_tests(discard_after_every_op=True)
 with teraio.offload("64MB") as session:
     y = torch.nn.functional.hardswish(torch.ones(1 << 18))
     try:
@@ -474,5 +467,5 @@ with teraio.offload("64MB") as session:
         print("ended")
     assert y.sum() == 2 << 18
 """
-    done = warm_text(script)
+    done = warm_text(COUNTING + script)
     assert done.code == 0 and "ended" in done.out, done
