@@ -1,5 +1,4 @@
-// Extents without a store: lookups, the bytes that a layout reserves, and the replacement of
-// layouts.
+// Extents without a store: checksums, and the bytes that a layout reserves.
 #include "storage/extent_table.h"
 
 #include <gmock/gmock.h>
@@ -7,7 +6,6 @@
 
 #include <vector>
 
-#include "base/check.h"
 #include "base/units.h"
 
 namespace teraio::storage {
@@ -17,23 +15,8 @@ using ::testing::HasSubstr;
 
 class ExtentTableTest : public ::testing::Test {
  protected:
-  TierCounters counters() const {
-    TierCounters counters;
-    table_.count(counters);
-    return counters;
-  }
-
   ExtentTable table_{{8 * kMiB, 8 * kMiB}, {.store_name = "test", .chunk_bytes = kMiB}};
 };
-
-TEST_F(ExtentTableTest, AnExtentIsFoundBySizeAndOffsetUntilItIsReleased) {
-  const Extent extent = *table_.reserve(kMiB + 5);
-  ASSERT_NE(table_.find(extent), nullptr);
-  EXPECT_EQ(table_.find(extent)->size_bytes, kMiB + 5);
-  EXPECT_EQ(table_.find({extent.id, kMiB}), nullptr);
-  table_.release(extent);
-  EXPECT_EQ(table_.find(extent), nullptr);
-}
 
 TEST_F(ExtentTableTest, RecordsHaveAChecksumPerChunkWhenAsked) {
   EXPECT_TRUE(table_.find(*table_.reserve(3 * kMiB))->checksums.empty());
@@ -41,15 +24,6 @@ TEST_F(ExtentTableTest, RecordsHaveAChecksumPerChunkWhenAsked) {
   const ExtentRecord* record = checked.find(*checked.reserve(2 * kMiB + 1));
   ASSERT_EQ(record->checksums.size(), 1u);
   EXPECT_EQ(record->checksums[0].size(), 3u);
-}
-
-TEST_F(ExtentTableTest, WhatIsInUseIsNotReleased) {
-  const Extent extent = *table_.reserve(kMiB);
-  table_.find(extent)->reads_under_way = 1;
-  EXPECT_THROW(table_.release(extent), InvariantError);
-  table_.find(extent)->reads_under_way = 0;
-  table_.release(extent);
-  EXPECT_THROW(table_.release(extent), InvariantError);
 }
 
 TEST_F(ExtentTableTest, AFailureTellsWhatIsFreeAndWhatThePlanKeeps) {
