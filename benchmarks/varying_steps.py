@@ -29,7 +29,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 
 from arms.arm import Arm, ArmFailed, ArmResult, run_arm
 from arms.live import LiveArm
-from arms.results import natural_peak_of
 from llama.atomic import write_json
 from measures.rows import differences, row
 from rich.console import Console
@@ -110,8 +109,8 @@ def run_arms(
         with LiveArm(console, f"{name}, {arm.name}", steps) as watch:
             return run_arm(arm, words, directory, [args.ssd], watch)
 
-    peak = natural_peak_of(run(Arm("profile", "100%", "on-demand", script=script), profiled))
-    budget = str(int(peak / args.ratio))
+    profile = run(Arm("profile", "100%", "on-demand", script=script), profiled)
+    budget = str(int(profile.session["natural_peak_bytes"] / args.ratio))
     arms = [
         Arm("ideal", script=script),
         Arm("planned", budget, "planned", script=script),

@@ -19,7 +19,7 @@ from pathlib import Path
 from arms import show
 from arms.arm import Arm, ArmFailed, ArmResult, run_arm
 from arms.live import LiveArm, gigabytes
-from arms.results import IDEAL, ON_DEMAND, PLANNED, as_json, compare, natural_peak_of
+from arms.results import IDEAL, ON_DEMAND, PLANNED, as_json, compare
 from llama.atomic import replacing, write_json
 from llama.corpus import DataError
 from llama.presets import PRESETS
@@ -89,7 +89,7 @@ def run(console: Console, args, arm: Arm, steps: int) -> ArmResult:
 def demo(console: Console, args) -> int:
     console.print(f"How much memory does the training of {args.preset} need?")
     profile = run(console, args, PROFILE, PROFILE_STEPS)
-    peak_bytes = natural_peak_of(profile)
+    peak_bytes = profile.session["natural_peak_bytes"]
     device_budget_bytes = int(peak_bytes / args.ratio)
     tokens_per_step = profile.training["tokens_per_step"]
     console.print(

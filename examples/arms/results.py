@@ -47,12 +47,6 @@ ARM_FIELDS = (
 )
 
 
-def natural_peak_of(profile: ArmResult) -> int:
-    """Returns the natural peak of a training, from a run with an unlimited budget."""
-    session = profile.session
-    return session["natural_peak_bytes"] or session["device_peak_bytes"]
-
-
 def measured(values: Sequence, warm_up_steps: int) -> list:
     """Returns the values after the warm-up steps, at least the last one."""
     return list(values[min(warm_up_steps, len(values) - 1) :])

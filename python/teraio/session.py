@@ -344,6 +344,8 @@ class Session:
 
         - `device_bytes`: device memory that PyTorch's allocations take now.
         - `device_peak_bytes`: the maximum of `device_bytes` in the current iteration.
+        - `natural_peak_bytes`: the most that all tensors took at once so far, on the device or not:
+          the device memory that the program needs without TERAIO.
         - `ssd_bytes_read`, `ssd_bytes_written`, and the same for `host`: traffic of the tiers.
         - `stall_read_ns`, `stall_memory_ns`: time spent waiting for transfers, and for memory.
         - `planned_*`, `on_demand_*`, `urgent_reads`, `late_prefetches`: numbers of migrations.
@@ -440,7 +442,6 @@ class Session:
         - `ideal_ns`: the time of an iteration with unlimited device memory.
         - `step_ns`: the time of an iteration under the plan, as simulated.
         - `bound_ns`: a time that no plan can undercut.
-        - `natural_peak_bytes`: the peak of an iteration with unlimited device memory.
         - `flops`: the FLOPs of an iteration's products, convolutions, attentions and recurrent
           layers by precision, without what is computed again. `at_peak_ns`: their time at the peak
           rates of the device, or None if these are not known.

@@ -35,6 +35,7 @@ py::dict dict_of(Session& session, const runtime::RunFigures& figures) {
   for (const plan::Tier tier : {plan::Tier::kSsd, plan::Tier::kHost})
     update(d, to_dict(without_gil([&] { return session.run().tier_counters(tier); }),
                       std::string(to_string(tier))));
+  d["natural_peak_bytes"] = figures.natural_peak_bytes;
   d["iterations"] = figures.iteration_count;
   d["is_following_plan"] = figures.is_following_plan;
   return d;

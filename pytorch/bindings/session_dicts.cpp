@@ -146,7 +146,6 @@ py::dict to_dict(const storage::TierCounters& c, const std::string& tier) {
 
 py::dict to_dict(const runtime::Prediction& prediction) {
   return py::dict("ideal_ns"_a = prediction.ideal_ns, "step_ns"_a = prediction.step_ns,
-                  "natural_peak_bytes"_a = prediction.natural_peak_bytes,
                   "flops"_a = prediction.flops, "is_kept_plan"_a = prediction.is_kept,
                   "device_budget_bytes"_a = prediction.limits.device_budget_bytes,
                   "write_budget_bytes"_a = prediction.limits.write_budget_bytes);

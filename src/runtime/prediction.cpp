@@ -1,9 +1,9 @@
 #include "runtime/prediction.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "simulate/simulator.h"
+#include "trace/trace.h"
 
 namespace teraio::runtime {
 
@@ -13,14 +13,7 @@ Prediction predict(const iteration::Profile& profile, const hardware::Hardware& 
   prediction.limits = limits;
   prediction.hardware = hardware;
   prediction.flops = profile.flops;
-  plan::Limits unlimited;
-  unlimited.device_budget_bytes = std::numeric_limits<int64_t>::max() / 2;
-  if (const Result<simulate::Run> ideal =
-          simulate::simulate(profile.trace, hardware, unlimited, plan::Plan());
-      ideal.ok()) {
-    prediction.ideal_ns = ideal->ideal_ns;
-    prediction.natural_peak_bytes = ideal->device_peak_bytes + profile.untouched_bytes;
-  }
+  prediction.ideal_ns = trace::ideal_ns(profile.trace);
   if (const Result<simulate::Run> run = simulate::simulate(profile.trace, hardware, limits, plan);
       run.ok())
     prediction.step_ns = run->step_ns;

@@ -15,11 +15,10 @@
 
 namespace teraio::runtime {
 
-// Of one iteration under its plan. A time is 0 if its simulation failed.
+// Of one iteration under its plan.
 struct Prediction {
   int64_t ideal_ns = 0;               // with an unlimited device budget
-  int64_t step_ns = 0;                // under the plan
-  int64_t natural_peak_bytes = 0;     // with an unlimited device budget
+  int64_t step_ns = 0;                // under the plan; 0 if its simulation failed
   iteration::FlopsByPrecision flops;  // Profile::flops
   bool is_kept = false;               // the plan is one of KeptPlans
   plan::Limits limits;                // the limits that the plan was made for

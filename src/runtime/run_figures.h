@@ -31,6 +31,8 @@ struct RunFigures {
   std::optional<learn::PlanFacts> plan;  // of the plan that is followed; nothing without one
   int64_t iteration_count = 0;
   int64_t deviation_count = 0;
+  // The most that the program has held so far, wherever that was: what it takes without TERAIO.
+  int64_t natural_peak_bytes = 0;
   int64_t outside_bytes = 0;
   int64_t permanently_pinned_bytes = 0;  // with those outside
   // Resident bytes that can never leave: small, foreign, pinned, not used yet, or outside. 0 unless

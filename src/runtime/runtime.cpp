@@ -134,7 +134,10 @@ Result<Allocation> Runtime::allocate(int64_t size_bytes) {
       complete(lock, [&] { return engine_.allocate(size_bytes); });
   if (!tensor.ok()) return tensor.status();
   const Allocation allocation = {*tensor, (*tensor)->memory};
-  if (is_active_ && !replays_.is_on_this_thread()) births_.add(**tensor);
+  if (is_active_ && !replays_.is_on_this_thread()) {
+    births_.add(**tensor);
+    held_.change(size_bytes);
+  }
   return allocation;
 }
 
@@ -144,6 +147,7 @@ void Runtime::release(engine::LiveTensor* tensor) {
 }
 
 void Runtime::release_locked(engine::LiveTensor* tensor) {
+  if (tensor->birth.thread != 0) held_.change(-tensor->size_bytes);  // allocate() has counted it
   if (std::exchange(tensor->uses.is_address_known, false)) {
     permanently_pinned_bytes_ -= tensor->size_bytes;
     engine_.unpin(tensor);
@@ -385,17 +389,19 @@ Status Runtime::pin_permanently(engine::LiveTensor* tensor) {
 // A free range of some pages of the device contains a whole one.
 Status Runtime::return_memory(int64_t size_bytes) {
   for (int64_t free_bytes = size_bytes;; free_bytes *= 2) {
-    const Result<Allocation> room = allocate(free_bytes);
+    std::unique_lock lock(mutex_);
+    const Result<engine::LiveTensor*> room =
+        complete(lock, [&] { return engine_.allocate(free_bytes); });
     if (!room.ok()) return room.status();
-    const std::lock_guard lock(mutex_);
-    release_locked(room->tensor);
+    engine_.release(*room);
     if (options_.engine.device->return_free_bytes(size_bytes) >= size_bytes) return {};
   }
 }
 
 void Runtime::add_outside_bytes(int64_t size_bytes) {
   const std::lock_guard lock(mutex_);
-  outside_bytes_ += size_bytes;
+  held_.outside_bytes += size_bytes;
+  held_.change(size_bytes);
   options_.engine.device->add_outside_bytes(size_bytes);
 }
 
@@ -482,7 +488,7 @@ iteration::Profile Runtime::recorded_profile() {
       });
   // What is outside is held by the framework's allocator where the device shares its memory.
   profile.untouched_bytes +=
-      std::max(outside_bytes_, options_.engine.device->usage().framework_bytes);
+      std::max(held_.outside_bytes, options_.engine.device->usage().framework_bytes);
   return profile;
 }
 
@@ -530,15 +536,19 @@ RunFigures Runtime::figures(bool with_unmovable_bytes) const {
   figures.trace_name = engine_.plan().schedule().profile().trace.name;
   figures.iteration_count = observer_.log().iteration_count();
   figures.deviation_count = patterns_.deviation_count();
-  figures.outside_bytes = outside_bytes_;
-  figures.permanently_pinned_bytes = permanently_pinned_bytes_ + outside_bytes_;
+  // As in recorded_profile(), what is outside may be a part of what the framework holds.
+  figures.natural_peak_bytes =
+      held_.peak_bytes + std::max<int64_t>(figures.memory.framework_bytes - held_.outside_bytes, 0);
+  figures.outside_bytes = held_.outside_bytes;
+  figures.permanently_pinned_bytes = permanently_pinned_bytes_ + held_.outside_bytes;
   figures.offloaded_bytes = engine_.amounts().offloaded_bytes;
   figures.discarded_bytes = engine_.amounts().discarded_bytes;
   figures.unanswered_bytes = engine_.amounts().unanswered_bytes;
   figures.is_following_plan = patterns_.is_following_plan();
   figures.uses_stores = uses_stores_;
   figures.has_transfers = engine_.amounts().has_transfers();
-  if (with_unmovable_bytes) figures.unmovable_bytes = engine_.unmovable_bytes() + outside_bytes_;
+  if (with_unmovable_bytes)
+    figures.unmovable_bytes = engine_.unmovable_bytes() + held_.outside_bytes;
   return figures;
 }
 

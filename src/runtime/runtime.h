@@ -12,6 +12,7 @@
 // StorageSwap takes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -166,6 +167,18 @@ class Runtime {
   std::vector<engine::IterationRecord> iterations(size_t first = 0) const;
 
  private:
+  // What the program holds, wherever it is.
+  struct HeldBytes {
+    int64_t all_bytes = 0;
+    int64_t peak_bytes = 0;
+    int64_t outside_bytes = 0;  // of them
+
+    void change(int64_t change_bytes) {
+      all_bytes += change_bytes;
+      peak_bytes = std::max(peak_bytes, all_bytes);
+    }
+  };
+
   engine::EngineOptions engine_options();
   void start_iteration(bool is_complete);
   void finish_step(uint64_t optimizer = 0);
@@ -205,7 +218,7 @@ class Runtime {
   bool is_active_ = true;
   bool is_recording_ = true;
   bool uses_stores_ = true;
-  int64_t outside_bytes_ = 0;
+  HeldBytes held_;
   int64_t permanently_pinned_bytes_ = 0;
 };
 

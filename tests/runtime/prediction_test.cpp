@@ -24,11 +24,9 @@ class PredictionTest : public ::testing::Test {
 };
 
 TEST_F(PredictionTest, TheIdealHasNoLimitOfMemory) {
-  profile_.untouched_bytes = 1'000;
   const Prediction prediction = predicted(150, plan::Plan());
   EXPECT_EQ(prediction.ideal_ns, 600);
   EXPECT_EQ(prediction.step_ns, 600);
-  EXPECT_EQ(prediction.natural_peak_bytes, 1'150);
 }
 
 TEST_F(PredictionTest, TheStepIsThatOfThePlan) {
@@ -48,22 +46,12 @@ TEST_F(PredictionTest, APlanThatCannotBeExecutedHasNoStepTime) {
   EXPECT_EQ(prediction.step_ns, 0);
 }
 
-TEST_F(PredictionTest, TheNewestPredictionOfATraceCounts) {
-  Predictions predictions;
-  EXPECT_FALSE(predictions.find("iteration").has_value());
-  predictions.keep("iteration", {.step_ns = 1});
-  predictions.keep("another", {.step_ns = 2});
-  predictions.keep("iteration", {.step_ns = 3});
-  EXPECT_EQ(predictions.find("iteration")->step_ns, 3);
-  EXPECT_EQ(predictions.find("another")->step_ns, 2);
-}
-
-TEST_F(PredictionTest, TheOldestPredictionsAreForgotten) {
+TEST_F(PredictionTest, TheNewestPredictionsCount) {
   Predictions predictions;
   for (size_t i = 0; i < Predictions::kCountMax; ++i) predictions.keep(std::to_string(i), {});
-  predictions.keep("0", {});  // again: now the newest
+  predictions.keep("0", {.step_ns = 3});  // again: now the newest
   predictions.keep("one more", {});
-  EXPECT_TRUE(predictions.find("0").has_value());
+  EXPECT_EQ(predictions.find("0")->step_ns, 3);
   EXPECT_FALSE(predictions.find("1").has_value());
   EXPECT_TRUE(predictions.find("2").has_value());
 }

@@ -57,6 +57,7 @@ TEST_F(ReplaysTest, AnOpThatReadsADiscardedTensorSeesItsBytes) {
   EXPECT_EQ(run_count(), 2) << "of y, which z is made from, and of z";
   EXPECT_EQ(runtime().figures().counters.replays.on_demand, 2);
   EXPECT_GT(runtime().figures().counters.replays.duration_ns, 0);
+  EXPECT_EQ(runtime().figures().natural_peak_bytes, 3 * kUnitBytes);
 }
 
 TEST_F(ReplaysTest, WhatHasNoRecipeStays) {

@@ -456,6 +456,15 @@ TEST_F(RuntimeTest, WorkspaceIsWhatIsBornAndDiesInsideAnOp) {
   EXPECT_EQ(planned_[0].trace.tensors.size(), 1u) << "it is no tensor of the profile";
 }
 
+TEST_F(RuntimeTest, TheNaturalPeakHasWhatTheProgramHoldsWhereverItIs) {
+  RuntimeSession session({.budget_units = 3});
+  Tensors held;
+  for (int i = 0; i < 6; ++i) held.push_back(session.op(1, {}, {}, 1));
+  for (engine::LiveTensor* tensor : held) session.die(tensor);
+  session.op(1, {}, {}, 1);
+  EXPECT_EQ(session.runtime().figures().natural_peak_bytes, 6 * kUnitBytes);
+}
+
 TEST_F(RuntimeTest, ResultsThatAreNotCompleteCannotLeaveYet) {
   open({.budget_units = 8});
   for (const bool is_complete : {false, true}) {

@@ -95,7 +95,7 @@ TEST_F(TrainingRunTest, IterationsThatRepeatArePlannedAndPredicted) {
   program_->steps(6);
   EXPECT_TRUE(run_->runtime()->figures().is_following_plan);
   ASSERT_TRUE(run_->prediction().has_value());
-  EXPECT_EQ(run_->prediction()->natural_peak_bytes, 12 * kMiB);
+  EXPECT_EQ(run_->runtime()->figures().natural_peak_bytes, 12 * kMiB);
   EXPECT_LT(*run_->prediction()->limits.device_budget_bytes, 8 * kMiB);
   EXPECT_GT(run_->bound_ns(), 0);
   EXPECT_LE(run_->bound_ns(), run_->prediction()->step_ns);

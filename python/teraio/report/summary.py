@@ -58,8 +58,6 @@ def verdict(directory):
             f"The run stayed within {budget} of device memory, without a plan: tensors moved on "
             "demand, which is slow."
         )
-    if natural_bytes is None:
-        return f"The run stayed within {budget} of device memory."
     if natural_bytes <= budget_bytes:
         return f"The training needs {format_size(natural_bytes)}, which {budget} has room for."
     return (

@@ -84,9 +84,10 @@ def _framed(content):
 
 def _rows(status):
     """Yields pairs of a figure's name and its value, as HTML."""
+    natural = format_size(status["natural_peak_bytes"])
     if status["step_seconds"]:
         yield "time per step", _step_time(status)
-    yield "device memory", _bar(status) + memory_text(status) + _natural(status)
+    yield "device memory", _bar(status) + memory_text(status) + f" ({natural} without TERAIO)"
     if status["memory_bytes"]:
         yield "over the last steps", _history(status)
     if status["stall_share"] is not None:
@@ -106,11 +107,6 @@ def _step_time(status):
         share = percent_text(min(1, ideal / measured))
         value += f", ideal {seconds_text(ideal)} ({share} of ideal)"
     return value
-
-
-def _natural(status):
-    natural_bytes = status["natural_peak_bytes"]
-    return f" ({format_size(natural_bytes)} without TERAIO)" if natural_bytes else ""
 
 
 def _bar(status):

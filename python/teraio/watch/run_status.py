@@ -48,7 +48,7 @@ class RunStatus:
           search, `is_found_by_search`, the `predicted_gain` of a found one, `is_searching` for a
           better one, and `search_seconds`.
         - `device_bytes`, `device_peak_bytes`, `device_budget_bytes`: now, of the step, allowed.
-        - `natural_peak_bytes`: the peak of a step with unlimited memory.
+        - `natural_peak_bytes`: as `Session.counters()` has it.
         - `tiers`: for "ssd" and "host", a dict with the rates `read_bytes_per_second` and
           `write_bytes_per_second` over the last seconds, and with what the tier can do,
           `read_limit_bytes_per_second` and `write_limit_bytes_per_second`.
@@ -76,7 +76,7 @@ class RunStatus:
             "device_bytes": counters["device_bytes"],
             "device_peak_bytes": max(peak_bytes, counters["device_peak_bytes"]),
             "device_budget_bytes": self._core.budget_bytes(),
-            "natural_peak_bytes": prediction.get("natural_peak_bytes"),
+            "natural_peak_bytes": counters["natural_peak_bytes"],
             "tiers": {tier: self._tier(tier) for tier in self._tiers(counters)},
             "stall_share": self._stall_share(),
             "flop_utilisation": self._flop_utilisation(prediction, step_seconds),
@@ -99,22 +99,21 @@ class RunStatus:
         if not self._is_planned:
             return "on demand"
         if counters["is_following_plan"]:
-            self._tell_if_needless(prediction)
+            self._tell_if_needless(counters["natural_peak_bytes"], prediction)
             return "following a plan"
         if counters["is_planning"]:
             return "planning"
         return "learning" if counters["plans_made"] == 0 else "on demand"
 
-    def _tell_if_needless(self, prediction):
+    def _tell_if_needless(self, needed_bytes, prediction):
         budget_bytes = self._core.budget_bytes()
-        needed_bytes = prediction.get("natural_peak_bytes")
-        if needed_bytes is None or needed_bytes > budget_bytes:
+        if not prediction or needed_bytes > budget_bytes:
             return
         if prediction["step_ns"] > prediction["ideal_ns"]:
             return
         self._tell_once(
             "fits",
-            f"the training needs {format_size(needed_bytes)}, less than its budget of "
+            f"the program has needed {format_size(needed_bytes)} so far, less than its budget of "
             f"{format_size(budget_bytes)}: no tensor moves, and it would train without TERAIO",
         )
 

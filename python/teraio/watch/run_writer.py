@@ -88,7 +88,7 @@ class RunWriter:
             # After the session there is no limit any more.
             "device_budget_bytes": self._settings["device_budget_bytes"],
             "device_peak_bytes": max((each["device_peak_bytes"] for each in iterations), default=0),
-            "natural_peak_bytes": prediction.get("natural_peak_bytes"),
+            "natural_peak_bytes": counters["natural_peak_bytes"],
             "ssd_bytes_read": counters["ssd_bytes_read"],
             "ssd_bytes_written": counters["ssd_bytes_written"],
             "predicted_step_seconds": _seconds(prediction.get("step_ns")),

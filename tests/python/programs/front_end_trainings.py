@@ -3,6 +3,7 @@
 A way to train is a list of words: a script, and its arguments.
 """
 
+import gzip
 import hashlib
 import json
 import os
@@ -11,6 +12,8 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+
+from trace_peak import peak_bytes
 
 PROGRAMS = Path(__file__).parent / "front_ends"
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -64,6 +67,11 @@ class Training:
         reports = sorted(drive.parent.glob("report*/run.json"))
         return outcomes, [json.loads(path.read_text()) for path in reports]
 
+    def peak_of_step(self):
+        """Returns the peak of the step that was learned with ample memory, of the largest rank."""
+        traces = (self._folder / f"within-{AMPLE}").glob("report*/trace.json.gz")
+        return max(peak_bytes(json.loads(gzip.decompress(path.read_bytes()))) for path in traces)
+
     def files(self, name, folder):
         """Returns a hash of each file that a run has written to a folder, by its path there."""
         if folder is None:
@@ -82,7 +90,7 @@ class Training:
         folder.mkdir()
         wrapper = ["-m", "teraio", "dry-run", "--save-trace", "trace.json"]
         self._run_way(wrapper, self._ways[0], folder, launched())
-        return peak_of_trace(json.loads((folder / "trace.json").read_text()))
+        return peak_bytes(json.loads((folder / "trace.json").read_text()))
 
     def _run(self, name, wrapper, run=None):
         folder = self._folder / name
@@ -100,35 +108,23 @@ class Training:
 
 
 def check_equal_bits(training, share, folder=None, followed=FOLLOWED, launch=None):
-    """Checks the bits in `share` percent of the peak, and the bytes of the files in the folder.
-    From the iteration `followed` on, a plan is in force. `launch` runs Python within the share; it
-    is another way of starting, which takes longer. Returns the peak in bytes."""
+    """Checks the bits in `share` percent of the peak of a step, and the bytes of the files in the
+    folder. From the iteration `followed` on, a plan is in force. `launch` runs Python within the
+    share; it is another way of starting, which takes longer. Returns the peak in bytes."""
     expected = training.stock()
     expected_files = training.files("stock", folder)
     assert bool(expected_files) == bool(folder)
-    outcomes, reports = training.within(AMPLE)
+    outcomes, _ = training.within(AMPLE)
     assert outcomes == expected
-    peak_bytes = max(report["natural_peak_bytes"] for report in reports)
-    budget_bytes = peak_bytes * share // 100
+    step_bytes = training.peak_of_step()
+    budget_bytes = step_bytes * share // 100
     outcomes, reports = training.within(budget_bytes, launch)
     assert outcomes == expected, f"in {share} % of the peak"
     assert training.files(f"within-{budget_bytes}", folder) == expected_files
     for report in reports:
         assert report["device_peak_bytes"] <= budget_bytes
         check_followed(report["steps"][followed:])
-    return peak_bytes
-
-
-def peak_of_trace(trace):
-    """The most that is alive at an op, what it holds only while it runs included."""
-    sizes = {tensor["id"]: tensor["bytes"] for tensor in trace["tensors"]}
-    alive = {tensor["id"] for tensor in trace["tensors"] if tensor["persistent"]}
-    peaks = []
-    for op in trace["ops"]:
-        alive |= {*op["reads"], *op["writes"]}
-        peaks.append(sum(sizes[number] for number in alive) + op["workspace_bytes"])
-        alive -= set(op["frees"])
-    return max(peaks)
+    return step_bytes
 
 
 def check_followed(steps):

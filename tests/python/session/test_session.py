@@ -56,6 +56,25 @@ def test_session_gives_its_room_on_the_drive_back(budget_bytes):
     assert model(torch.ones(1, 1024)).isfinite().all()
 
 
+def test_natural_peak_has_an_evaluation_that_takes_more_than_a_step():
+    def peaks(budget):
+        model = torch.nn.Linear(512, 512)
+        optimizer = torch.optim.AdamW(model.parameters())
+        with budgets.offload(budget) as session:
+            for step in range(7):
+                model(torch.ones(8, 512)).square().mean().backward()
+                optimizer.step()
+                if step == 5:
+                    evaluated = [model(torch.ones(512, 512)).detach() for _ in range(9)]
+                    del evaluated
+            taken = max(iteration["device_peak_bytes"] for iteration in session.iterations())
+            return session.counters()["natural_peak_bytes"], taken
+
+    needed, taken = peaks("1GB")
+    assert 0.99 * taken < needed <= taken
+    assert peaks(needed // 2)[0] == needed
+
+
 def test_model_made_before_the_session_and_used_after_it(budget_bytes):
     torch.manual_seed(1)
     model = JOB.model()

@@ -266,7 +266,7 @@ def test_a_run_that_fits_says_once_that_it_needs_no_budget(one_settled_thread, c
             (torch.ones(500, 500) @ weights).square().mean().backward()
             optimizer.step()
             status.read()
-    fits = session.prediction()["natural_peak_bytes"] <= session._core.budget_bytes()
+    fits = session.counters()["natural_peak_bytes"] <= session._core.budget_bytes()
     said = ["it would train without TERAIO" in text for text in caplog.messages].count(True)
     assert said in ((1, 2) if fits else (0,))  # the session has a status of its own
 
