@@ -36,22 +36,17 @@ def _unique(tensor, sorted=True, return_inverse=False, return_counts=False):
     )
 
 
-def _counts(tensor, weights=None, minlength=0):
-    return _elements(tensor, torch.int64 if weights is None else torch.float64)
-
-
-def _repetitions(repeats, output_size=None):
-    return _elements(repeats, torch.int64)
-
-
-# By the operator: a function of its arguments that returns a function of the size, which returns
-# the result. The size is that of the result's first dimension.
+# By the operator's name: a function of its arguments that returns a function of the size, which
+# returns the result. The size is that of the result's first dimension.
 _RESULTS = {
-    aten.nonzero: _indices,
-    aten.masked_select: lambda tensor, mask: _elements(tensor),
-    aten._unique2: _unique,
-    aten.bincount: _counts,
-    aten.repeat_interleave: _repetitions,
+    "aten.nonzero": _indices,
+    "aten.masked_select": lambda tensor, mask: _elements(tensor),
+    "aten._unique2": _unique,
+    "aten.bincount": lambda tensor, weights=None, minlength=0: _elements(
+        tensor, torch.int64 if weights is None else torch.float64
+    ),
+    "aten.repeat_interleave": lambda repeats, output_size=None: _elements(repeats, torch.int64),
+    "torchvision.nms": lambda boxes, scores, overlap: _elements(scores, torch.int64),
 }
 
 
@@ -59,17 +54,16 @@ def has_sized_result(func, args):
     """Returns whether the size of an op's result depends on the contents of its arguments, and
     result_of_size() knows how."""
     operator = getattr(func, "overloadpacket", None)
-    return operator in _RESULTS or (operator is aten.index and any(map(_is_mask, args[1])))
+    return str(operator) in _RESULTS or (operator is aten.index and any(map(_is_mask, args[1])))
 
 
 def candidates(func, args):
     """Returns the number of elements from which such an op selects, or None if it does not."""
     if func.overloadpacket in (aten.bincount, aten.repeat_interleave):
         return None
-    masks = (
-        [each for each in args[1] if _is_mask(each)] if func.overloadpacket is aten.index else []
-    )
-    return max(each.numel() for each in masks or args[:1])
+    if func.overloadpacket is aten.index:
+        return max(each.numel() for each in args[1] if _is_mask(each))
+    return args[1 if str(func.overloadpacket) == "torchvision.nms" else 0].numel()
 
 
 def _is_mask(index):
@@ -86,7 +80,7 @@ def result_of_size(func, args, kwargs, count):
         count: the size of the result, or the number of elements that a mask selects.
     """
     if func.overloadpacket is not aten.index:
-        return _RESULTS[func.overloadpacket](*args, **kwargs)(count)
+        return _RESULTS[str(func.overloadpacket)](*args, **kwargs)(count)
     tensor, indices = args
     return func(tensor, [each for index in indices for each in _without_mask(index, count)])
 
