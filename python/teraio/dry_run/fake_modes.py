@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensor,
     FakeTensorMode,
 )
+from torch.nn.parameter import is_lazy
 from torch.optim import optimizer as optimizers
 from torch.utils import _foreach_utils
 from torch.utils._python_dispatch import _disable_current_modes
@@ -22,6 +23,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only, tree_unflatten
 
 from teraio import core
 from teraio.dry_run.known_values import follow, known_value, set_data, set_known_value, sized
+from teraio.dry_run.lazy_tensors import making_lazy
 from teraio.dry_run.op_mode import OpMode
 from teraio.dry_run.sized_results import with_elements
 from teraio.hooks.import_hooks import PostImportHook
@@ -169,6 +171,7 @@ class FakeModes:
         patches.wrap(torch, "sparse_coo_tensor", self._with_size)
         patches.wrap(torch.utils, "swap_tensors", _swapping)
         patches.wrap(FakeTensor, "__new__", _also_of_parameter)
+        patches.wrap(torch.Tensor, "_make_subclass", making_lazy)
         patches.set(torch, "compile", _compile_nothing)
         patches.set(torch.nn.init, "_no_grad_trunc_normal_", _normal_without_bounds)
         patches.set(FakeTensor, "__format__", _format)
@@ -339,7 +342,8 @@ def _swapping(swap_tensors):
         """Swaps fake tensors, even those with weak references, which PyTorch's function refuses."""
         if not isinstance(first, FakeTensor):
             return swap_tensors(first, second)
-        first.__class__, second.__class__ = second.__class__, first.__class__
+        if not is_lazy(first):  # else it stays so, with another type
+            first.__class__, second.__class__ = second.__class__, first.__class__
         first.__dict__, second.__dict__ = second.__dict__, first.__dict__
         torch._C._swap_tensor_impl(first, second)
 

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from teraio import core
 from teraio.dry_run.known_values import fill, known_value, real_ops
+from teraio.dry_run.lazy_tensors import run_on_lazy
 from teraio.dry_run.sized_results import (
     block_of,
     candidates,
@@ -78,7 +79,7 @@ class OpMode(TorchDispatchMode):
         if func is torch.ops.prim.device.default:
             return _device(args[0], func)
         if any(kind not in _PLAIN_TYPES for kind in types):
-            return NotImplemented  # the wrapper's own dispatch calls ops on its inner tensors
+            return run_on_lazy(func, args, kwargs)  # others dispatch ops on their inner tensors
         if func is aten._local_scalar_dense.default:
             return self._read(args[0])
         running = core.running_op()

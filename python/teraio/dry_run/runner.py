@@ -3,6 +3,8 @@
 import contextlib
 import functools
 
+from torch.nn.parameter import is_lazy
+
 from teraio import core
 from teraio.dry_run.collectives import Links
 from teraio.dry_run.fake_modes import FakeModes
@@ -99,6 +101,7 @@ def _sizes_of_trained(optimizers):
         for each in optimizers
         for group in each.param_groups
         for parameter in group["params"]
+        if not is_lazy(parameter)
     ]
 
 

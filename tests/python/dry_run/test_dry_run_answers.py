@@ -208,9 +208,10 @@ TRAINED = """\
 import copy
 import torch
 import torch.nn.functional as F
-model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.BatchNorm1d(128))
+model = torch.nn.Sequential(torch.nn.LazyLinear(128), torch.nn.LazyBatchNorm1d()).half().float()
 table = torch.nn.Embedding(200, 64, sparse=True)
-optimizers = torch.optim.AdamW(model.parameters()), torch.optim.SparseAdam(table.parameters())
+trained = [*copy.deepcopy(model[0]).parameters(), *model.parameters()]  # no use of the copy
+optimizers = torch.optim.AdamW(trained), torch.optim.SparseAdam(table.parameters())
 lengths, data = torch.tensor([20, 18, 15, 12]), torch.randn(100, 64)
 for step in range(8):
     loss = model(table(torch.randint(200, (20,)))).square().mean()
