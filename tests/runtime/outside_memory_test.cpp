@@ -1,6 +1,8 @@
 // Memory of other owners counts against the budget: other tensors leave for it, and plans have as
-// much less.
+// much less. The same for memory that somebody pins.
 #include <gtest/gtest.h>
+
+#include <functional>
 
 #include "runtime/fixture/runtime_session.h"
 
@@ -64,6 +66,22 @@ TEST_F(OutsideMemoryTest, PlansHaveAsMuchLess) {
   }
   ASSERT_TRUE(planned.has_value());
   EXPECT_EQ(planned->untouched_bytes, 2 * kUnitBytes);
+}
+
+TEST_F(OutsideMemoryTest, WhereOthersPinTheEndOfAPinIsWaitedFor) {
+  std::function<bool()> unpin = [] { return false; };
+  RuntimeSession session({.budget_units = 2, .wait_for_unpin = [&] { return unpin(); }});
+  engine::LiveTensor* tensor = session.born(2);
+  session.op(1, {tensor});
+  ASSERT_TRUE(session.runtime().pin(tensor).ok());
+  EXPECT_EQ(session.runtime().allocate(kUnitBytes).status().code(), ErrorCode::kOutOfMemory);
+  unpin = [&] {
+    session.runtime().unpin(tensor);
+    return true;
+  };
+  engine::LiveTensor* other = session.born(1);
+  EXPECT_EQ(tensor->residency, engine::Residency::kOffloaded);
+  session.op(2, {other});
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "runtime/runtime.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -167,6 +168,16 @@ TEST_F(RuntimeTest, WithoutAPlanItGoesOnOnDemandAndSaysWhy) {
   EXPECT_EQ(runtime().knowledge().plan, std::nullopt);
   EXPECT_EQ(modes().back(), Mode::kOnDemand);
   EXPECT_GT(runtime().figures().counters.on_demand_offloads, 0);
+}
+
+TEST_F(RuntimeTest, APlanThatRecomputesIsRefusedInARunThatDoesNot) {
+  open({.make_plan = [](const iteration::Profile& profile) -> Result<plan::Plan> {
+    return plan::Plan{profile.trace.name, {{0, plan::Action::kDiscard, 1, 1}}};
+  }});
+  trainee_->steps(4);
+  EXPECT_THAT(runtime().knowledge().planning_status.message(),
+              ::testing::HasSubstr("made with --recompute off"));
+  EXPECT_EQ(runtime().knowledge().plan, std::nullopt);
 }
 
 // Every op takes as many microseconds as its place in the iteration, from 1 on.

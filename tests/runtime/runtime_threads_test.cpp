@@ -1,6 +1,8 @@
 // Several threads that run ops at once.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <functional>
 #include <future>
 #include <optional>
 #include <thread>
@@ -24,6 +26,18 @@ class RuntimeThreadsTest : public ::testing::Test {
     trainee_.emplace(*session_, /*layers=*/4);
   }
   Runtime& runtime() { return session_->runtime(); }
+  // Calls it on two threads at once, which takes turns that have to succeed.
+  void on_two_threads(const std::function<bool(size_t thread, size_t turn)>& take_turn) {
+    std::atomic<int> failed_count = 0;
+    const auto run = [&](size_t thread) {
+      for (size_t i = 0; i < 500; ++i) failed_count += take_turn(thread, i) ? 0 : 1;
+    };
+    std::thread other(run, 1);
+    run(0);
+    other.join();
+    EXPECT_EQ(failed_count, 0);
+    EXPECT_GT(runtime().figures().counters.urgent_reads, 0);
+  }
 
   std::optional<RuntimeSession> session_;
   std::optional<Trainee> trainee_;
@@ -35,24 +49,17 @@ TEST_F(RuntimeThreadsTest, TwoThreadsRunOpsAtOnce) {
   std::vector<Tensors> of_threads(2);
   for (Tensors& tensors : of_threads)
     for (int i = 0; i < 4; ++i) tensors.push_back(session_->op(1, {}, {}, 1));
-  std::vector<int64_t> broken(2, 0);
-  const auto run = [&](size_t thread) {
-    for (int i = 0; i < 500; ++i) {
-      engine::LiveTensor* tensor = of_threads[thread][static_cast<size_t>(i) % 4];
-      engine::OpFrame frame = RuntimeSession::frame({}, {tensor});
-      if (!runtime().begin_op(frame, 10 + thread).ok()) ++broken[thread];
-      const uint64_t seed = 1000 * thread + static_cast<uint64_t>(i);
-      testing::TestDevice& compute = session_->compute();
-      if (i >= 4) compute.expect(tensor->memory, tensor->size_bytes, seed - 4, tensor->id);
-      compute.write(tensor->memory, tensor->size_bytes, seed);
-      runtime().end_op(frame, "op", 10 + thread, {});
-    }
-  };
-  std::thread other(run, 1);
-  run(0);
-  other.join();
-  EXPECT_EQ(broken, (std::vector<int64_t>{0, 0}));
-  EXPECT_GT(runtime().figures().counters.urgent_reads, 0);
+  on_two_threads([&](size_t thread, size_t i) {
+    engine::LiveTensor* tensor = of_threads[thread][i % 4];
+    engine::OpFrame frame = RuntimeSession::frame({}, {tensor});
+    const bool has_begun = runtime().begin_op(frame, 10 + thread).ok();
+    const uint64_t seed = 1000 * thread + i;
+    testing::TestDevice& compute = session_->compute();
+    if (i >= 4) compute.expect(tensor->memory, tensor->size_bytes, seed - 4, tensor->id);
+    compute.write(tensor->memory, tensor->size_bytes, seed);
+    runtime().end_op(frame, "op", 10 + thread, {});
+    return has_begun;
+  });
 }
 
 // Both threads read the same tensors, which are more than the budget: what one evicts the other may
@@ -61,28 +68,17 @@ TEST_F(RuntimeThreadsTest, TwoThreadsShareTensors) {
   open({.budget_units = 6});
   Tensors shared;
   for (int i = 0; i < 12; ++i) shared.push_back(session_->op(1, {}, {}, 1));
-  std::vector<int64_t> broken(2, 0);
-  const auto run = [&](size_t thread) {
-    for (size_t i = 0; i < 500; ++i) {
-      engine::LiveTensor* tensor = shared[(i * (thread + 1)) % shared.size()];
-      if (i % 3 == 2) {
-        if (!runtime().pin(tensor).ok()) ++broken[thread];
-        session_->expect_bytes(*tensor);
-        runtime().unpin(tensor);
-        continue;
-      }
-      engine::OpFrame frame = RuntimeSession::frame({tensor});
-      if (!runtime().begin_op(frame, 10 + thread).ok()) ++broken[thread];
-      EXPECT_TRUE(is_complete(*tensor));
-      session_->expect_bytes(*tensor);
-      runtime().end_op(frame, "op", 10 + thread, {});
-    }
-  };
-  std::thread other(run, 1);
-  run(0);
-  other.join();
-  EXPECT_EQ(broken, (std::vector<int64_t>{0, 0}));
-  EXPECT_GT(runtime().figures().counters.urgent_reads, 0);
+  on_two_threads([&](size_t thread, size_t i) {
+    engine::LiveTensor* tensor = shared[(i * (thread + 1)) % shared.size()];
+    engine::OpFrame frame = RuntimeSession::frame({tensor});
+    const bool is_pin = i % 3 == 2;
+    const Status begun =
+        is_pin ? runtime().pin(tensor) : runtime().begin_op(frame, 10 + thread).status();
+    EXPECT_TRUE(is_complete(*tensor));
+    session_->expect_bytes(*tensor);
+    is_pin ? runtime().unpin(tensor) : runtime().end_op(frame, "op", 10 + thread, {});
+    return begun.ok();
+  });
 }
 
 // One thread's op is in the middle, its result half made, when everything else must leave.
