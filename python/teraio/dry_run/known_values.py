@@ -34,6 +34,11 @@ _OTHERS = {
     *(aten.set_, aten.resize_, aten.resize_as_, aten._efficientzerotensor),
     *(aten._empty_affine_quantized, aten._empty_per_channel_affine_quantized),
 }
+# Ops whose results depend on the form of their argument, and not on its contents.
+_BY_FORM = {
+    *(aten.empty_like, aten.full_like, aten.ones_like, aten.zeros_like),
+    *(aten.new_empty, aten.new_full, aten.new_ones, aten.new_zeros),
+}
 
 
 class _Memory:
@@ -168,11 +173,12 @@ def _computed(func, args, kwargs):
         return _UNKNOWN, None
     if any(map(_is_part_known, tensors_in((args, kwargs)))):
         return _computed_twice(func, args, kwargs)
-    real = _run(func, args, kwargs, _real)
+    read = _of_its_form if func.overloadpacket in _BY_FORM else _real
+    real = _run(func, args, kwargs, read)
     if real is _UNKNOWN or not func.overloadpacket.__name__.startswith(_MAKING_EMPTY):
         return real, real
     with real_ops():
-        return real.zero_(), _run(func, args, kwargs, _real).fill_(1)
+        return real.zero_(), _run(func, args, kwargs, read).fill_(1)
 
 
 def _computed_twice(func, args, kwargs):
@@ -232,6 +238,14 @@ def _real(tensor):
     if real is None:
         raise _IsUnknown
     return real
+
+
+def _of_its_form(tensor):
+    if tensor.layout is not torch.strided or tensor.is_quantized:
+        raise _IsUnknown
+    if tensor.numel() > _INTEGERS_MAX:  # more than a result that is kept: it has another shape
+        return torch.empty(0, dtype=tensor.dtype)
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
 
 
 def _real_or_ones(tensor):

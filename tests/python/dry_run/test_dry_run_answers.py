@@ -137,6 +137,7 @@ USES = (
     "loss = model(torch.repeat_interleave(torch.arange(8), torch.bincount(tokens[0]))).sum()",
     "loss = model(tokens)[tokens > 0].sum(); assert tokens[0].tolist()[2] == 5",
     "loss = sum(model(row[: n]).sum() for row, n in zip(tokens, (tokens > 0).sum(1).tolist()))",
+    "assert torch.ones_like(model.weight, dtype=int).sum() == 8192 + model.weight.new_zeros(3)[1]",
     "rows, where = torch.nonzero(tokens, as_tuple=True); loss = model(rows).sum()",
     "tokens.fill_(2); loss = model(tokens).sum(); assert tokens.sum() == 64",
     "of = tokens.new_empty(9); of[tokens[0]] = tokens[0]; assert of[tokens[0] + 0].sum() == 16",
