@@ -127,11 +127,9 @@ class FakeModes:
     def __exit__(self, *error):
         return self._stack.__exit__(*error)
 
-    @contextlib.contextmanager
     def real_tensors(self):
         """Returns a context for work on the host, in which new tensors are real."""
-        with _disable_current_modes():
-            yield
+        return _disable_current_modes()
 
     def to_fake(self, tree, is_mapped=False):
         """Returns `tree`, a tensor or nested containers, with a fake tensor for each real one.
