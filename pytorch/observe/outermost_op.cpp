@@ -97,6 +97,7 @@ TriedOps::Verdict OutermostOp::try_again(const CapturedOp& captured) {
   if (verdict != TriedOps::Verdict::kNotTried || !requests_.is_replay_planned) return verdict;
   runtime::Runtime& runtime = *session_.runtime;
   const int64_t start_ns = runtime.begin_own_work();
+  const engine::ReplayMark mark;
   verdict = session_.tried_ops->try_once(kind, captured, engine::addresses_of(facts_.replay.inputs),
                                          engine::addresses_of(facts_.replay.results));
   runtime.end_own_work(start_ns);

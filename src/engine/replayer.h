@@ -31,6 +31,24 @@ class ReplayResults {
   virtual std::span<LiveTensor* const> tensors() const = 0;
 };
 
+// What the calling thread allocates while one exists is of an op that runs again, and not of the
+// program.
+class ReplayMark {
+ public:
+  ReplayMark() { ++depth(); }
+  ~ReplayMark() { --depth(); }
+  ReplayMark(const ReplayMark&) = delete;
+  ReplayMark& operator=(const ReplayMark&) = delete;
+
+  static bool is_set() { return depth() > 0; }
+
+ private:
+  static int& depth() {
+    static thread_local int depth = 0;
+    return depth;
+  }
+};
+
 // Threads: the runtime calls without its lock, on the thread that needs the results. Several
 // threads call one after the other.
 class Replayer {

@@ -18,7 +18,6 @@ class Replays::Turn {
   explicit Turn(Replays& replays) : replays_(replays) {
     replays_.turn_mutex_.lock();
     if (replays_.depth_++ > 0) return;
-    replays_.thread_ = engine::thread_tag();
     start_ns_ = replays_.host_.clock.now_ns();
     const std::lock_guard lock(replays_.host_.mutex);
     stall_at_start_ns_ = replays_.host_.engine.counters().stall_ns();
@@ -30,7 +29,6 @@ class Replays::Turn {
       const int64_t stall_ns = replays_.host_.engine.counters().stall_ns() - stall_at_start_ns_;
       replays_.host_.engine.discards().counters().duration_ns += duration_ns - stall_ns;
       replays_.host_.observer.leave_out_of_ops(duration_ns - stall_ns);
-      replays_.thread_ = 0;
     }
     replays_.turn_mutex_.unlock();
   }
@@ -39,6 +37,7 @@ class Replays::Turn {
 
  private:
   Replays& replays_;
+  const engine::ReplayMark mark_;
   int64_t start_ns_ = 0;
   int64_t stall_at_start_ns_ = 0;
 };

@@ -7,7 +7,6 @@
 // Threads: any. Calls that take a RuntimeLock hold the lock and let go of it meanwhile.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -21,7 +20,6 @@
 #include "engine/engine.h"
 #include "engine/recipe.h"
 #include "engine/replayer.h"
-#include "engine/thread_tag.h"
 #include "runtime/step_observer.h"
 
 namespace teraio::runtime {
@@ -64,9 +62,6 @@ class Replays {
     if (!open_temporaries_.empty()) drop_open_temporaries(lock);
   }
 
-  // Whether the calling thread replays.
-  bool is_on_this_thread() const { return thread_ == engine::thread_tag(); }
-
  private:
   class Turn;
   class Chain;
@@ -83,7 +78,6 @@ class Replays {
   const Host host_;
   YieldingMutex<std::recursive_mutex> turn_mutex_;  // before the lock
   int depth_ = 0;                                   // under turn_mutex_
-  std::atomic<uintptr_t> thread_ = 0;
   // Recipes whose temporaries wait for the replays that read them.
   std::vector<std::shared_ptr<engine::Recipe>> open_temporaries_;
   Status failure_;

@@ -134,7 +134,7 @@ Result<Allocation> Runtime::allocate(int64_t size_bytes) {
       complete(lock, [&] { return engine_.allocate(size_bytes); });
   if (!tensor.ok()) return tensor.status();
   const Allocation allocation = {*tensor, (*tensor)->memory};
-  if (is_active_ && !replays_.is_on_this_thread()) {
+  if (is_active_ && !engine::ReplayMark::is_set()) {
     births_.add(**tensor);
     held_.change(size_bytes);
   }
