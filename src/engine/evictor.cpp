@@ -130,18 +130,26 @@ bool Evictor::evict(LiveTensor& tensor) {
   return false;
 }
 
-void Evictor::evict_by_plan(LiveTensor& tensor, plan::Tier tier) {
+void Evictor::evict_by_plan(LiveTensor& tensor, const plan::Migration& planned) {
   if (tensor.transfer.is_copy_pending && tensor.life != Life::kDead && !is_eviction_due(tensor)) {
-    due_evictions_.push_back({&tensor, tier});
+    due_evictions_.push_back({&tensor, planned});
   } else if (!can_leave(tensor)) {
     ++counters_.skipped_migrations;
-  } else if (tensor.valid_copy() != nullptr) {
-    if (mover_.drop(tensor)) ++counters_.planned_drops;
-  } else if (start_write(tensor, tier, storage::Priority::kPlanned)) {
+  } else if (needs_write(tensor, planned) &&
+             start_write(tensor, planned.tier, storage::Priority::kPlanned)) {
     ++counters_.planned_offloads;
-  } else {
+  } else if (tensor.valid_copy() == nullptr) {
     ++counters_.skipped_migrations;
+  } else if (mover_.drop(tensor)) {
+    ++counters_.planned_drops;
   }
+}
+
+// An offload of the plan goes to its tier although another one has a copy: the plan counts on the
+// room that this frees.
+bool Evictor::needs_write(const LiveTensor& tensor, const plan::Migration& planned) {
+  if (tensor.valid_copy() == nullptr) return true;
+  return planned.action == plan::Action::kOffload && !tensor.copy(planned.tier).is_valid;
 }
 
 bool Evictor::start_evictions() {
@@ -151,7 +159,7 @@ bool Evictor::start_evictions() {
       due_evictions_.push_back(eviction);
       continue;
     }
-    evict_by_plan(*eviction.tensor, eviction.tier);
+    evict_by_plan(*eviction.tensor, eviction.planned);
   }
   return due_evictions_.size() < due.size();
 }
@@ -169,6 +177,7 @@ bool Evictor::start_write(LiveTensor& tensor, plan::Tier tier, storage::Priority
   if (!copies_.takes_writes(tier)) return false;
   Status room = copies_.reserve(tensor, tier, priority, live_);
   if (room.ok()) {
+    copies_.keep_only(tensor, tier);
     mover_.start_write(tensor, tier, priority);
     return true;
   }

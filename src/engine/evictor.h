@@ -2,8 +2,9 @@
 // order of in_eviction_order(), when an op needs memory that is not free.
 //
 // A tensor with a valid copy on a tier is dropped; any other is written out, on demand to the host
-// tier where that has room. What leaves on demand may find no room beside what the plan needs: then
-// the tiers' layouts are given up.
+// tier where that has room. A plan may write it to another tier than the one that has the copy,
+// whose room is free from then on. What leaves on demand may find no room beside what the plan
+// needs: then the tiers' layouts are given up.
 //
 // A GPU's program is ahead of it: an op that used a tensor has ended for the program when the copy
 // that brings the tensor is still under way. Where a plan sends it away then, its eviction is due
@@ -60,9 +61,9 @@ class Evictor {
   // Drops the tensor, or starts to write it out. Requires can_leave(). True: its memory is free.
   bool evict(LiveTensor& tensor);
 
-  // The same where the plan says so, which also says to which tier. Counts a tensor that cannot
-  // leave, or for which the tier has no room, as skipped.
-  void evict_by_plan(LiveTensor& tensor, plan::Tier tier);
+  // The same by an offload or drop of the plan. Counts a tensor that cannot leave, or for which the
+  // tier has no room, as skipped.
+  void evict_by_plan(LiveTensor& tensor, const plan::Migration& planned);
   // Starts the evictions that are due and can begin. Returns whether there were any.
   bool start_due_evictions() { return !due_evictions_.empty() && start_evictions(); }
   // The tensor stays: it is used again, wanted back or gone.
@@ -75,10 +76,11 @@ class Evictor {
  private:
   struct DueEviction {
     LiveTensor* tensor = nullptr;
-    plan::Tier tier = plan::Tier::kSsd;
+    plan::Migration planned;
   };
 
   bool start_evictions();
+  static bool needs_write(const LiveTensor& tensor, const plan::Migration& planned);
   bool is_eviction_due(const LiveTensor& tensor) const;
   void forget_eviction(const LiveTensor& tensor);
   int64_t bytes_leaving() const;  // soon, by writes and due evictions

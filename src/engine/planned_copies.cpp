@@ -10,6 +10,10 @@ bool outlives_iteration(const trace::TraceIndex& index, trace::TensorIndex tenso
   return index.last_op[tensor] == last_op && index.ops_until_use(tensor, last_op) > 0;
 }
 
+bool leaves_for_a_tier(const plan::Migration& migration) {
+  return plan::uses_tier(migration.action) && migration.action != plan::Action::kPrefetch;
+}
+
 }  // namespace
 
 PlannedCopies planned_copies(const iteration::Schedule& schedule, plan::Tier tier,
@@ -18,12 +22,15 @@ PlannedCopies planned_copies(const iteration::Schedule& schedule, plan::Tier tie
   const trace::OpIndex op_count = schedule.profile().op_count();
   PlannedCopies planned;
   planned.of_tensor.assign(index.tensor_count(), -1);
+  std::vector<bool> is_elsewhere(index.tensor_count());
   for (trace::OpIndex op = 0; op < op_count; ++op) {
     for (const plan::Migration& migration : schedule.issued_at(op)) {
       const auto i = static_cast<size_t>(migration.tensor);
-      if (!plan::uses_tier(migration.action) || migration.action == plan::Action::kPrefetch ||
-          migration.tier != tier)
+      if (!leaves_for_a_tier(migration)) continue;
+      if (migration.tier != tier) {
+        is_elsewhere[i] = true;
         continue;
+      }
       if (planned.of_tensor[i] >= 0 || !needs_room(migration.tensor)) continue;
       planned.of_tensor[i] = static_cast<int32_t>(planned.copies.size());
       const int64_t size_bytes = index.size_bytes[i];
@@ -34,6 +41,8 @@ PlannedCopies planned_copies(const iteration::Schedule& schedule, plan::Tier tie
                                    : storage::PlannedCopy{size_bytes, op, index.last_op[i] + 1});
     }
   }
+  for (size_t i = 0; i < is_elsewhere.size(); ++i)
+    planned.has_part_time |= is_elsewhere[i] && planned.of_tensor[i] >= 0 && index.persistent[i];
   return planned;
 }
 

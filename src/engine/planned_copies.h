@@ -14,6 +14,9 @@ namespace teraio::engine {
 struct PlannedCopies {
   std::vector<storage::PlannedCopy> copies;  // times in ops
   std::vector<int32_t> of_tensor;  // position in `copies` by tensor of the profile; -1: none
+  // A persistent tensor is on another tier for a part of the iteration. Its copy counts as there
+  // all the time, so that the copies may need more room than the tier has.
+  bool has_part_time = false;
 };
 
 // The copies of the tensors that leave for `tier` and for which `needs_room` holds. A tensor that

@@ -124,7 +124,7 @@ void PlannedMoves::take_planned_places() {
 // Nothing to do for a tensor that the plan has discarded.
 void PlannedMoves::leave_as_planned(LiveTensor& tensor, const plan::Migration& action) {
   if (tensor.residency == Residency::kResident && plan::uses_tier(action.action))
-    parts_.evictor.evict_by_plan(tensor, action.tier);
+    parts_.evictor.evict_by_plan(tensor, action);
 }
 
 void PlannedMoves::return_as_planned(LiveTensor& tensor, trace::OpIndex position) {
@@ -191,7 +191,7 @@ void PlannedMoves::issue(const plan::Migration& migration) {
   } else if (migration.action == plan::Action::kPrefetch) {
     issue_prefetch(*tensor, migration);
   } else {
-    parts_.evictor.evict_by_plan(*tensor, migration.tier);
+    parts_.evictor.evict_by_plan(*tensor, migration);
   }
 }
 

@@ -90,11 +90,18 @@ void TierCopies::leave_failed_places(plan::Tier tier, Tensors live) {
 }
 
 void TierCopies::release(LiveTensor& tensor) {
-  for (const plan::Tier tier : kTiers) {
-    TierCopy& copy = tensor.copy(tier);
-    if (copy.extent.is_valid()) store(tier)->release(copy.extent);
-    copy = TierCopy();
-  }
+  for (const plan::Tier tier : kTiers) release(tensor, tier);
+}
+
+void TierCopies::keep_only(LiveTensor& tensor, plan::Tier kept) {
+  for (const plan::Tier tier : kTiers)
+    if (tier != kept) release(tensor, tier);
+}
+
+void TierCopies::release(LiveTensor& tensor, plan::Tier tier) {
+  TierCopy& copy = tensor.copy(tier);
+  if (copy.extent.is_valid()) store(tier)->release(copy.extent);
+  copy = TierCopy();
 }
 
 void TierCopies::lay_out(const iteration::Schedule& schedule, const ProfileBinding& binding,
@@ -116,7 +123,7 @@ void TierCopies::lay_out_tier(plan::Tier tier, const iteration::Schedule& schedu
   const Status status = store(tier)->lay_out(planned.copies);
   if (status.ok()) {
     layouts_[static_cast<size_t>(tier)] = std::move(planned);
-  } else {
+  } else if (!planned.has_part_time) {
     spdlog::warn(
         "teraio: {}. Copies of the plan get their places as they are made, and some tensors may "
         "stay on the device: give the tier more room{}",

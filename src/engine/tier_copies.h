@@ -58,8 +58,10 @@ class TierCopies {
   // takes_writes(tier). kOutOfSpace: the tier has no room for it.
   Status reserve(LiveTensor& tensor, plan::Tier tier, storage::Priority priority, Tensors live);
 
-  // Frees the tensor's copies on all tiers. Requires that none of them is being moved.
+  // Frees the tensor's copies on all tiers, or on all but one. Requires that none of those is being
+  // moved.
   void release(LiveTensor& tensor);
+  void keep_only(LiveTensor& tensor, plan::Tier kept);
 
   // --- Layout ---------------------------------------------------------------------------------
 
@@ -98,6 +100,7 @@ class TierCopies {
     bool is_refused = false;
   };
 
+  void release(LiveTensor& tensor, plan::Tier tier);
   storage::TierStore* store(plan::Tier tier) const { return stores_[static_cast<size_t>(tier)]; }
   Health& health(plan::Tier tier) { return health_[static_cast<size_t>(tier)]; }
   bool is_refused(plan::Tier tier) const { return health_[static_cast<size_t>(tier)].is_refused; }

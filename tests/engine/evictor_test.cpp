@@ -103,9 +103,20 @@ TEST_F(EvictorTest, AnErrorNamesTheBudgetThatKnownIterationsNeed) {
 }
 
 TEST_F(EvictorTest, ByPlanATensorWithoutRoomOnItsTierIsSkipped) {
-  evictor_.evict_by_plan(*session_.tensor(2), plan::Tier::kHost);
+  evictor_.evict_by_plan(*session_.tensor(2), {.tier = plan::Tier::kHost});
   EXPECT_EQ(session_.counters.skipped_migrations, 1);
   EXPECT_TRUE(session_.mover.last_error().ok()) << "the ssd tier may have room";
+}
+
+TEST_F(EvictorTest, ByPlanATensorStaysOnItsTierWhereTheOtherHasNoRoom) {
+  LiveTensor* tensor = session_.tensor(2);
+  session_.offload(*tensor);
+  session_.start_read(*tensor);
+  session_.wait_until_idle();
+  evictor_.evict_by_plan(*tensor, {.tier = plan::Tier::kHost});
+  EXPECT_EQ(tensor->residency, Residency::kOffloaded);
+  EXPECT_TRUE(tensor->copy(plan::Tier::kSsd).is_valid);
+  EXPECT_EQ(session_.counters.planned_drops, 1);
 }
 
 }  // namespace

@@ -87,6 +87,17 @@ TEST_F(PlannedCopiesTest, EachTierHasItsOwn) {
   EXPECT_EQ(copies(plan::Tier::kSsd).copies[0].size_bytes, 2 * kUnitBytes);
 }
 
+TEST_F(PlannedCopiesTest, OfATensorThatChangesItsTierMayNeedTooMuchRoom) {
+  const trace::TensorIndex weight = persistent();
+  program_.op({weight});
+  program_.idle_ops(3);
+  program_.offload(weight, 1, plan::Tier::kHost);
+  EXPECT_FALSE(copies(plan::Tier::kHost).has_part_time);
+  program_.offload(weight, 3, plan::Tier::kSsd);
+  EXPECT_TRUE(copies(plan::Tier::kHost).has_part_time);
+  expect_times(copies(plan::Tier::kHost).copies.at(0), 0, 4);
+}
+
 TEST_F(PlannedCopiesTest, WhatHasItsRoomIsLeftOut) {
   const trace::TensorIndex weight = persistent();
   const trace::TensorIndex state = persistent();

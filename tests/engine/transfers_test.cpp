@@ -263,6 +263,37 @@ TEST_F(OffloadTest, APlannedOffloadOfACleanTensorWritesNothing) {
   EXPECT_EQ(session_.ssd().counters().bytes_written, kUnitBytes);
 }
 
+// In host memory after the update that wrote it, on the drives after its next use: in each
+// iteration, the host tier is free for others from then on.
+TEST(Offload, APlanChangesTheTierAtAUse) {
+  EngineSession session({.budget_units = 4, .host_units = 1});
+  LiveTensor* a = session.tensor();
+  PlannedProgram program;
+  const trace::TensorIndex known = program.persistent(*a);
+  program.op({}, {known});
+  program.idle_ops(1);
+  program.op({known});
+  program.idle_ops(1);
+  program.op({known});
+  program.offload(known, 1, plan::Tier::kHost);
+  program.offload(known, 3, plan::Tier::kSsd);
+  session.engine().plan().follow(program.shared_schedule());
+  for (int64_t iteration = 1; iteration <= 2; ++iteration) {
+    ASSERT_TRUE(session.op(0, {}, {a}).ok());
+    ASSERT_TRUE(session.op(1, {}).ok());
+    session.let_all_end();
+    EXPECT_TRUE(a->copy(plan::Tier::kHost).is_valid);
+    ASSERT_TRUE(session.op(2, {a}).ok());
+    ASSERT_TRUE(session.op(3, {}).ok());
+    EXPECT_EQ(session.host().counters().reserved_bytes, 0);
+    session.let_all_end();
+    EXPECT_TRUE(a->copy(plan::Tier::kSsd).is_valid);
+    ASSERT_TRUE(session.op(4, {a}).ok());
+    EXPECT_EQ(session.ssd().counters().bytes_written, iteration * kUnitBytes);
+    session.engine().plan().start_iteration();
+  }
+}
+
 TEST_F(OffloadTest, APlannedDropWithoutACopyIsAWrite) {
   program_.plan.migrations.clear();
   program_.drop(0, 1);
