@@ -86,7 +86,8 @@ void Evictor::expedite_writes() {
 
 int64_t Evictor::bytes_leaving() const {
   int64_t leaving_bytes = mover_.amounts().leaving_bytes;
-  for (const DueEviction& eviction : due_evictions_) leaving_bytes += eviction.tensor->size_bytes;
+  for (const DueEviction& eviction : due_evictions_)
+    if (eviction.tensor->memory != nullptr) leaving_bytes += eviction.tensor->size_bytes;
   return leaving_bytes;
 }
 
@@ -131,7 +132,7 @@ bool Evictor::evict(LiveTensor& tensor) {
 }
 
 void Evictor::evict_by_plan(LiveTensor& tensor, const plan::Migration& planned) {
-  if (tensor.transfer.is_copy_pending && tensor.life != Life::kDead && !is_eviction_due(tensor)) {
+  if (is_on_its_way(tensor, planned) && !is_eviction_due(tensor)) {
     due_evictions_.push_back({&tensor, planned});
   } else if (!can_leave(tensor)) {
     ++counters_.skipped_migrations;
@@ -145,6 +146,15 @@ void Evictor::evict_by_plan(LiveTensor& tensor, const plan::Migration& planned) 
   }
 }
 
+// To the device: for compute, or to go on to another tier.
+bool Evictor::is_on_its_way(const LiveTensor& tensor, const plan::Migration& planned) {
+  if (tensor.life == Life::kDead) return false;
+  if (tensor.transfer.is_copy_pending) return true;
+  const bool is_away =
+      tensor.residency == Residency::kOffloaded || tensor.residency == Residency::kLoading;
+  return is_away && needs_write(tensor, planned);
+}
+
 // An offload of the plan goes to its tier although another one has a copy: the plan counts on the
 // room that this frees.
 bool Evictor::needs_write(const LiveTensor& tensor, const plan::Migration& planned) {
@@ -155,7 +165,7 @@ bool Evictor::needs_write(const LiveTensor& tensor, const plan::Migration& plann
 bool Evictor::start_evictions() {
   const std::vector<DueEviction> due = std::exchange(due_evictions_, {});
   for (const DueEviction& eviction : due) {
-    if (eviction.tensor->transfer.is_copy_pending) {
+    if (is_on_its_way(*eviction.tensor, eviction.planned)) {
       due_evictions_.push_back(eviction);
       continue;
     }

@@ -8,7 +8,7 @@
 //
 // A GPU's program is ahead of it: an op that used a tensor has ended for the program when the copy
 // that brings the tensor is still under way. Where a plan sends it away then, its eviction is due
-// when the copy has ended.
+// when the copy has ended. So is that of a tensor that only passes the device, from tier to tier.
 //
 // Threads: called under the engine's lock. obtain_memory() may wait for I/O.
 //
@@ -80,6 +80,7 @@ class Evictor {
   };
 
   bool start_evictions();
+  static bool is_on_its_way(const LiveTensor& tensor, const plan::Migration& planned);
   static bool needs_write(const LiveTensor& tensor, const plan::Migration& planned);
   bool is_eviction_due(const LiveTensor& tensor) const;
   void forget_eviction(const LiveTensor& tensor);
