@@ -306,8 +306,10 @@ class Validator {
       }
       if (!state.copy_valid) return broken("drop without copy", index);
       if (state.tier != migration.tier) return broken("wrong tier", index);
-    } else if (account && migration.tier == Tier::kSsd) {
-      ssd_bytes_written_ += size_bytes;
+    } else if (account) {
+      if (migration.tier == Tier::kSsd) ssd_bytes_written_ += size_bytes;
+      // It replaces a copy that would have rested until the next use.
+      if (state.copy_valid) tier_use(state.tier).add(now, state.copy_needed_until, -size_bytes);
     }
     const int64_t occupied_from =
         migration.action == Action::kDrop ? state.copy_needed_until + 1 : now;

@@ -152,6 +152,17 @@ TEST_F(ValidatorTest, AKeptCopyCounts) {
                                   prefetch(0, 4, 4, Tier::kHost), offload(0, 5, 0, Tier::kHost)});
 }
 
+// The host tier has the copy until the tensor leaves for the drives, not until its next use.
+TEST_F(ValidatorTest, ACopyThatGoesOnToAnotherTierCountsOnce) {
+  trace_.tensors = {tensor(10, 60, true), tensor(11, 40, false)};
+  trace_.ops = {op({0}), op({}), op({}), op({}, {1}), op({}), op({1}, {0}, {1})};
+  hardware_.host.capacity_bytes = 60;
+  EXPECT_EQ(
+      check({offload(0, 1, 2, Tier::kHost), prefetch(0, 2, 3, Tier::kHost), offload(0, 3, 4),
+             prefetch(0, 5, 5), offload(1, 4, 5, Tier::kHost), prefetch(1, 5, 5, Tier::kHost)}),
+      Status());
+}
+
 TEST_F(ValidatorTest, TheWriteBudgetIsKept) {
   limits_.write_budget_bytes = 60;
   EXPECT_TRUE(check({offload(0, 1, 2), prefetch(0, 4, 4)}).ok());
