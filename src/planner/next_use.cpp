@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <ranges>
 #include <tuple>
 #include <utility>
 
@@ -32,10 +33,15 @@ std::optional<plan::Plan> NextUse::next(const Timeline& timeline) {
   MemoryCurve excess(least_excess_bytes_, std::vector<double>(least_excess_bytes_.size(), 1.0));
   if (options_.reads_late) find_latest_reads(timeline);
   leave_all();
+  hold_relays(excess);
   wait_for_writes(timeline, excess);
   return_in_order(excess);
-  if (!TierChoice(problem_, timeline).choose(moves_)) return std::nullopt;
-  return plan_of_moves(problem_, [this](int32_t i) -> const PeriodMove& { return moves_[i]; });
+  TierChoice tiers(problem_, timeline);
+  if (!tiers.choose(moves_)) return std::nullopt;
+  plan::Plan plan =
+      plan_of_moves(problem_, [this](int32_t i) -> const PeriodMove& { return moves_[i]; });
+  if (options_.relays) tiers.find_relays(moves_);
+  return plan;
 }
 
 void NextUse::leave_all() {
@@ -49,7 +55,9 @@ void NextUse::leave_all() {
 double NextUse::transfer_ns(const PeriodMove& move, Direction direction, int64_t size_bytes) const {
   const hardware::Hardware& hardware = problem_.hardware;
   const Rates tier =
-      move.tier == plan::Tier::kSsd ? hardware::ssd_rates(hardware) : hardware.host.rates;
+      (direction == Direction::kWrite ? move.leaves_for() : move.tier) == plan::Tier::kSsd
+          ? hardware::ssd_rates(hardware)
+          : hardware.host.rates;
   const int64_t bytes_per_second =
       direction == Direction::kWrite
           ? std::min(tier.write_bytes_per_second, hardware.device_link.write_bytes_per_second)
@@ -94,14 +102,36 @@ void NextUse::wait_for_writes(const Timeline& timeline, MemoryCurve& excess) {
       PeriodMove& move = moves_[index];
       const trace::InactivePeriod& period = problem_.lifetimes.periods[index];
       const int64_t size_bytes = problem_.size_bytes(index);
-      double& free_ns = channel_free_ns[static_cast<size_t>(move.tier)];
-      free_ns = std::max(free_ns, timeline.start_ns(period.first) + offset_ns) +
-                transfer_ns(move, Direction::kWrite, size_bytes);
+      double& free_ns = channel_free_ns[static_cast<size_t>(move.leaves_for())];
+      const int64_t leaves_at = move.relay ? move.relay->rests_at : period.first;
+      // What is held until it finds room in host memory does not keep others waiting.
+      const double begin_ns = move.relay ? 0 : free_ns;
+      const double end_ns = std::max(begin_ns, timeline.start_ns(leaves_at) + offset_ns) +
+                            transfer_ns(move, Direction::kWrite, size_bytes);
+      if (!move.relay) free_ns = end_ns;
       if (offset_ns == 0) continue;
-      const int64_t end = std::min(timeline.op_at(free_ns - offset_ns), period.end);
-      move.free_from = last_stay(period.first, end, size_bytes, excess);
-      excess.add(period.first, move.free_from, size_bytes);
+      const int64_t end = std::min(timeline.op_at(end_ns - offset_ns), period.end);
+      move.free_from = last_stay(leaves_at, end, size_bytes, excess);
+      excess.add(leaves_at, move.free_from, size_bytes);
     }
+}
+
+// Room for the relays that the plan before allows: until they rest in host memory, and while they
+// pass the device. Those without room are none.
+void NextUse::hold_relays(MemoryCurve& excess) {
+  for (int32_t index : std::views::reverse(writers_in_order(problem_, moves_))) {
+    std::optional<Relay>& relay = moves_[index].relay;
+    if (!relay) continue;
+    const int64_t size_bytes = problem_.size_bytes(index);
+    const int64_t first = problem_.lifetimes.periods[index].first;
+    if (excess.max(first, relay->rests_at) > -size_bytes ||
+        excess.max(relay->reads_at, relay->free_from) > -size_bytes) {
+      relay.reset();
+      continue;
+    }
+    excess.add(first, relay->rests_at, size_bytes);
+    excess.add(relay->reads_at, relay->free_from, size_bytes);
+  }
 }
 
 // Returns the last op up to `end` before which the bytes may stay, from `first` on.

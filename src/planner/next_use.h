@@ -36,6 +36,8 @@ struct NextUseOptions {
   // Whether memory is taken for reads only from where the channel can begin with them: tensors then
   // stay that would leave for reads which wait. Otherwise reads take it as early as they can.
   bool reads_late = false;
+  // Whether copies may rest in host memory before they go on to the drives: see TierChoice.
+  bool relays = false;
 };
 
 // One thread at a time may use it. Refers to the problem.
@@ -54,6 +56,7 @@ class NextUse {
   }
   void leave_all();
   void wait_for_writes(const Timeline& timeline, MemoryCurve& excess);
+  void hold_relays(MemoryCurve& excess);
   void find_latest_reads(const Timeline& timeline);
   void return_in_order(MemoryCurve& excess);
   void return_from(int64_t op, int32_t index, MemoryCurve& excess);

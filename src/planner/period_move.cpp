@@ -15,8 +15,17 @@ trace::OpIndex in_iteration(int64_t op, const Problem& problem) {
 plan::Migration leaving(const Problem& problem, const trace::InactivePeriod& period,
                         const PeriodMove& move) {
   return {period.tensor, move.writes ? plan::Action::kOffload : plan::Action::kDrop,
-          in_iteration(move.leaves_at, problem), in_iteration(period.deadline(), problem),
-          move.tier};
+          in_iteration(move.relay ? move.relay->rests_at : move.leaves_at, problem),
+          in_iteration(period.deadline(), problem), move.leaves_for()};
+}
+
+void add_relay(plan::Plan& plan, const Problem& problem, const trace::InactivePeriod& period,
+               const Relay& relay) {
+  const trace::OpIndex leaves_at = in_iteration(relay.leaves_at, problem);
+  plan.migrations.push_back({period.tensor, plan::Action::kPrefetch,
+                             in_iteration(relay.reads_at, problem), leaves_at, plan::Tier::kHost});
+  plan.migrations.push_back({period.tensor, plan::Action::kOffload, leaves_at,
+                             in_iteration(relay.free_from, problem), plan::Tier::kSsd});
 }
 
 plan::Migration returning(const Problem& problem, const trace::InactivePeriod& period,
@@ -36,6 +45,7 @@ plan::Plan plan_of_moves(const Problem& problem,
     const PeriodMove& move = move_of(static_cast<int32_t>(i));
     if (!move.moved) continue;
     plan.migrations.push_back(leaving(problem, periods[i], move));
+    if (move.relay) add_relay(plan, problem, periods[i], *move.relay);
     if (!periods[i].until_freed) plan.migrations.push_back(returning(problem, periods[i], move));
   }
   const auto key = [](const plan::Migration& migration) {

@@ -35,7 +35,14 @@ constexpr std::array kLongSets = {ReplaySetOptions{.cost_share_max = kAnyCost},
                                   ReplaySetOptions{.cost_share_max = kAnyCost, .moved_share = 0.2},
                                   ReplaySetOptions{.cost_share_max = kAnyCost, .moved_share = 0.4},
                                   ReplaySetOptions{.cost_share_max = kAnyCost, .moved_share = 0.6}};
+using Sets = std::span<const ReplaySetOptions>;
 constexpr std::array kShareSteps = {0.1, 0.05};
+// Relays leave host memory to moves: sets that leave more of the pressure to these come first, and
+// then those around the better one. In the first micro-batches, where relays still rest in host
+// memory, replays leave nothing to moves, for the time in which the drives write this share of it.
+constexpr std::array kMoreMoved = {0.15, 0.25};
+constexpr double kFirstShare = 0.32;
+constexpr double kFewWrites = 0.01;  // of the host memory: too few for relays
 constexpr std::array kFurtherSets = {
     ReplaySetOptions{.transfer_share = 0.75, .cost_share_max = kCheapCostShare},
     ReplaySetOptions{.transfer_share = 0.75},
@@ -52,8 +59,10 @@ constexpr size_t kRoundsApproaches = 2;
 constexpr double kHopefulRatio = 1.15;
 constexpr int kRoundsAlone = 4;
 constexpr int kStretchedRounds = 3;
-// Of short traces, moves take the place of replays beside so many plans, otherwise beside one.
+// Of short traces, moves take the place of replays beside so many plans, of long ones beside two,
+// otherwise beside one.
 constexpr size_t kMovedApproachesShort = 3;
+constexpr size_t kMovedApproachesLong = 2;
 constexpr size_t kThoroughApproaches = 2;  // that are searched with Effort::kBest
 constexpr int kWriteBudgets = 4;           // write budgets that are tried for fewer writes
 constexpr double kSpeedSlack = 1.0005;     // Prefer::kSpeed: the same
@@ -64,6 +73,7 @@ constexpr double kNearIdeal = 1.0005;      // the search ends at this many times
 struct Approach {
   std::vector<int32_t> periods;  // that are discarded; empty: only transfers
   double moved_share = 0;        // ReplaySetOptions::moved_share of its set
+  bool relays = false;           // see NextUseOptions
   bool operator==(const Approach&) const = default;
 };
 
@@ -91,10 +101,10 @@ class ReplaySearch {
     const std::vector<double> ideal_ns = problem_.op_ns();
     // Under a write budget, plans by next use say little.
     const bool by_next_use = !problem_.limits.write_budget_bytes;
-    if (is_long())
-      try_shares(ideal_ns, by_next_use ? Depth::kNextUse : Depth::kRounds);
-    else
-      try_sets(kFastSets, ideal_ns, by_next_use ? Depth::kNextUse : Depth::kRounds);
+    const Depth depth = by_next_use ? Depth::kNextUse : Depth::kRounds;
+    try_sets(is_long() ? Sets(kLongSets) : Sets(kFastSets), ideal_ns, depth);
+    if (is_long() && by_next_use) try_relays(ideal_ns);
+    if (is_long()) try_shares(ideal_ns, depth);
     if (by_next_use) spend_rounds(ideal_ns);
     if (by_next_use && !is_long()) try_on_stretched_timelines({});
     if (options_.effort == Effort::kBest) search_on(ideal_ns);
@@ -107,7 +117,7 @@ class ReplaySearch {
   // Ends at the time limit.
   void search_on(const std::vector<double>& ideal_ns) {
     has_time_limit_ = true;
-    try_approaches(fastest_approaches(outcomes_.size()), Depth::kRounds);
+    try_approaches(for_rounds(fastest_approaches(outcomes_.size())), Depth::kRounds);
     if (is_long()) try_sets(kFastSets, ideal_ns, Depth::kRounds);
     try_sets(kFurtherSets, ideal_ns, Depth::kRounds);
     try_on_stretched_timelines(std::span(kFastSets).first(kStretchedSets));
@@ -122,10 +132,16 @@ class ReplaySearch {
                       Depth::kRounds);
     }
     std::vector<Approach> approaches =
-        fastest_approaches(is_short() ? outcomes_.size() : kRoundsApproaches);
+        for_rounds(fastest_approaches(is_short() ? outcomes_.size() : kRoundsApproaches));
     if (!is_short()) leave_out_hopeless(approaches);
     try_approaches(approaches, Depth::kRounds);
     round_factor_ = 1;
+  }
+
+  // Rounds keep a tensor on its tier from one use to the next.
+  static std::vector<Approach> for_rounds(std::vector<Approach> approaches) {
+    std::erase_if(approaches, [](const Approach& approach) { return approach.relays; });
+    return approaches;
   }
 
   void leave_out_hopeless(std::vector<Approach>& approaches) {
@@ -187,15 +203,46 @@ class ReplaySearch {
   }
 
   void try_shares(const std::vector<double>& op_ns, Depth depth) {
-    try_sets(kLongSets, op_ns, depth);
     for (double step : kShareSteps) {
-      if (outcomes_.empty()) return;
+      if (outcomes_.empty() || outcomes_[fastest()].approach.relays) return;
       const double share = outcomes_[fastest()].approach.moved_share;
       const std::array around = {
           ReplaySetOptions{.cost_share_max = kAnyCost, .moved_share = std::max(share - step, 0.0)},
           ReplaySetOptions{.cost_share_max = kAnyCost, .moved_share = share + step}};
       try_sets(around, op_ns, depth);
     }
+  }
+
+  void try_relays(const std::vector<double>& op_ns) {
+    const auto host_bytes = static_cast<double>(problem_.tier_capacity_bytes(plan::Tier::kHost));
+    if (outcomes_.empty() || host_bytes == 0 ||
+        static_cast<double>(outcomes_[fastest()].written_bytes) < kFewWrites * host_bytes)
+      return;
+    const double share = outcomes_[fastest()].approach.moved_share;
+    try_relays(op_ns, share + kMoreMoved[0], share + kMoreMoved[1]);
+    if (!outcomes_[fastest()].approach.relays) return;
+    const double best_share = outcomes_[fastest()].approach.moved_share;
+    try_relays(op_ns, best_share - kShareSteps.back(), best_share + kShareSteps.back());
+    std::vector<Approach> approaches;
+    for (Approach& approach : fastest_approaches(kMovedApproachesLong)) {
+      approach.periods =
+          without_movable(problem_, candidates_, approach.periods, best_of(approach)->stretched_ns);
+      approaches.push_back(std::move(approach));
+    }
+    try_approaches(std::move(approaches), Depth::kNextUse);
+  }
+
+  void try_relays(const std::vector<double>& op_ns, double first_share, double second_share) {
+    const auto host_bytes = static_cast<double>(problem_.tier_capacity_bytes(plan::Tier::kHost));
+    const Rates drives = hardware::ssd_rates(problem_.hardware);
+    const double first_ns =
+        kFirstShare * host_bytes / hardware::bytes_per_ns(drives.write_bytes_per_second);
+    std::vector<Approach> approaches;
+    for (double share : {first_share, second_share})
+      approaches.push_back(
+          {choose({.cost_share_max = kAnyCost, .moved_share = share, .first_ns = first_ns}, op_ns),
+           share, true});
+    try_approaches(approaches, Depth::kNextUse);
   }
 
   // Looks at both at the same time.
@@ -309,8 +356,9 @@ class ReplaySearch {
                               int64_t time_limit_ns) const {
     const Outcome* known = best_of(approach);
     const plan::Plan* start = known == nullptr ? nullptr : &known->moves;
-    const SearchOptions search_options = {depth,         time_limit_ns, options_.uses_one_thread,
-                                          options_.stop, round_factor_, start};
+    const SearchOptions search_options = {depth,          time_limit_ns, options_.uses_one_thread,
+                                          options_.stop,  round_factor_, start,
+                                          approach.relays};
     if (approach == Approach{}) {
       Result<plan::Plan> plan = search_plan(problem_.under(limits), search_options);
       if (!plan.ok()) return plan.status();

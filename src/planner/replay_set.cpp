@@ -89,7 +89,11 @@ class Chooser {
   // discarded and nothing moved.
   MemoryCurve excess_beside(const std::vector<int32_t>& discarded) const {
     std::vector<int64_t> excess = problem_.lifetimes.footprint_bytes;
-    for (int64_t& bytes : excess) bytes -= problem_.budget_bytes() + left_bytes_;
+    double start_ns = 0;
+    for (size_t k = 0; k < excess.size(); ++k) {
+      excess[k] -= problem_.budget_bytes() + (start_ns < options_.first_ns ? 0 : left_bytes_);
+      start_ns += op_ns_[k];
+    }
     std::vector<double> weights = op_ns_;
     for (double& weight : weights) weight = std::max(weight, 1.0);
     MemoryCurve curve(excess, weights);

@@ -13,6 +13,7 @@
 //   cost_share_max     only replays that cost less: cheap ones, those that cost less than moving
 //                      their bytes over all tiers, or all candidates, for full host memory
 //   moved_share        so much of the peak that all of these replays would relieve is left to moves
+//   first_ns           and nothing in so much of the begin of the step
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,7 @@ struct ReplaySetOptions {
   bool cheap_first = false;
   double cost_share_max = 0.6;  // of ReplayCandidate::cost_share
   double moved_share = 0;
+  double first_ns = 0;
 
   bool operator==(const ReplaySetOptions&) const = default;
 };

@@ -45,6 +45,7 @@ constexpr int kIdlePairsMax = 100;
 constexpr double kFullDuplex = 2;
 // Plans by next use settle after a few rounds.
 constexpr int kNextUseRounds = 3;
+constexpr int kRelayRounds = 2;  // with relays, which begin in the second one: more are no better
 constexpr SearchConfig kNextUseConfig = {};
 constexpr std::array kNextUse = {NextUseOptions{.order = ReturnOrder::kNextUse},
                                  NextUseOptions{.order = ReturnOrder::kOverTheEndFirst},
@@ -230,11 +231,13 @@ class Search {
     for (const NextUseOptions& options : variants) plan_by_next_use(options);
   }
 
-  void plan_by_next_use(const NextUseOptions& options) {
+  void plan_by_next_use(NextUseOptions options) {
+    options.relays = options_.relays;
     NextUse next_use(problem_, options);
+    const int rounds = options.relays ? kRelayRounds : kNextUseRounds;
     std::vector<double> op_ns = ideal_ns_;
     std::vector<double> prices;
-    for (int round = 0; round < kNextUseRounds && !done(incumbent_); ++round) {
+    for (int round = 0; round < rounds && !done(incumbent_); ++round) {
       std::optional<plan::Plan> plan = next_use.next(Timeline(op_ns, prices));
       if (!plan) return;
       const std::optional<Execution> execution = evaluate_plan(std::move(*plan), incumbent_);

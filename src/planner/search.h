@@ -34,6 +34,7 @@ struct SearchOptions {
   int round_factor = 1;  // Depth::kRounds: so many times the rounds
   // A plan of the same problem, which takes the place of the plans by next use. Null: none.
   const plan::Plan* start = nullptr;
+  bool relays = false;  // in plans by next use: see NextUseOptions
 };
 
 // Returns the best plan found. The work of the first two depths is the same in every run. When

@@ -13,6 +13,7 @@ namespace {
 
 using plan::Action;
 using plan::Tier;
+using ::testing::ElementsAre;
 using testing::machine;
 using testing::op;
 using testing::tensor;
@@ -46,8 +47,10 @@ class NextUseTest : public ::testing::Test {
   std::optional<plan::Plan> settled(double headroom_share = 0) {
     std::optional<plan::Plan> plan;
     solve([&](const Problem& problem) {
-      NextUse next_use(
-          problem, {.headroom_share = headroom_share, .order = order_, .reads_late = reads_late_});
+      NextUse next_use(problem, {.headroom_share = headroom_share,
+                                 .order = order_,
+                                 .reads_late = reads_late_,
+                                 .relays = relays_});
       for (int round = 0; round < 3; ++round) plan = next_use.next(Timeline(problem.op_ns()));
     });
     return plan;
@@ -72,6 +75,7 @@ class NextUseTest : public ::testing::Test {
 
   bool reads_late_ = false;
   ReturnOrder order_ = ReturnOrder::kEndOfStepLast;
+  bool relays_ = false;
   trace::Trace trace_;
   hardware::Hardware hardware_;
 };
@@ -132,6 +136,21 @@ TEST_F(NextUseTest, WhatTheDrivesCannotWriteInTimeRestsInHostMemory) {
   make({40, 40, 40, 100}, {-1, 3, 3, 3, 3, 3, 3, -2, -3, 3, 2, 3}, 140, 40);
   hardware_.drives[0].rates.write_bytes_per_second /= 10;
   EXPECT_EQ(tier_of(2), Tier::kHost);
+}
+
+// The last op writes 0. Host memory has room for it until 1 passes.
+TEST_F(NextUseTest, ACopyRestsInHostMemoryBeforeTheDrivesHaveIt) {
+  make({3, 60, 108, 1}, {3, 3, 3, -2, 2, -2, 2, -2, 2, -1}, 110, 60);
+  trace_.tensors[1].persistent = false;
+  trace_.ops[7].frees = {1};
+  EXPECT_EQ(tier_of(0), Tier::kSsd);
+  relays_ = true;
+  std::vector<plan::Migration> of_0;
+  for (const plan::Migration& migration : settled().value_or(plan::Plan()).migrations)
+    if (migration.tensor == 0) of_0.push_back(migration);
+  EXPECT_THAT(of_0, ElementsAre(testing::offload(0, 0, 9, Tier::kHost),
+                                testing::prefetch(0, 1, 2, Tier::kHost), testing::offload(0, 2, 3),
+                                testing::prefetch(0, 9, 9)));
 }
 
 TEST_F(NextUseTest, TiersWithoutRoomAreNoPlan) {

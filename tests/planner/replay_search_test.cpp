@@ -202,6 +202,7 @@ TEST_F(ReplaySetTest, AShareOfWhatTheyRelieveIsLeftToMoves) {
   EXPECT_EQ(chosen({}).size(), 2);
   EXPECT_EQ(chosen({.moved_share = 0.5}).size(), 1);
   EXPECT_EQ(chosen({.moved_share = 1}).size(), 0);
+  EXPECT_EQ(chosen({.moved_share = 1, .first_ns = 1e9}), chosen({}));
 }
 
 TEST_F(ReplaySetTest, HiddenTransfersComeFirstWhereTheyHaveTheirShare) {
