@@ -131,8 +131,8 @@ class ReplaySearch {
       return try_sets(is_long() ? std::span(kLongSets).first(1) : std::span(kFastSets), ideal_ns,
                       Depth::kRounds);
     }
-    std::vector<Approach> approaches =
-        for_rounds(fastest_approaches(is_short() ? outcomes_.size() : kRoundsApproaches));
+    std::vector<Approach> approaches = for_rounds(fastest_approaches(outcomes_.size()));
+    if (!is_short()) approaches.resize(std::min(approaches.size(), kRoundsApproaches));
     if (!is_short()) leave_out_hopeless(approaches);
     try_approaches(approaches, Depth::kRounds);
     round_factor_ = 1;
@@ -145,7 +145,8 @@ class ReplaySearch {
   }
 
   void leave_out_hopeless(std::vector<Approach>& approaches) {
-    const double slowest_ns = kHopefulRatio * static_cast<double>(outcomes_[fastest()].step_ns);
+    const double slowest_ns =
+        kHopefulRatio * static_cast<double>(best_of(approaches.front())->step_ns);
     const size_t left_out = std::erase_if(approaches, [&](const Approach& approach) {
       return static_cast<double>(best_of(approach)->step_ns) > slowest_ns;
     });
