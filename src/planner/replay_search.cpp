@@ -51,7 +51,8 @@ constexpr std::array kFurtherSets = {
     ReplaySetOptions{.transfer_share = 2},
     ReplaySetOptions{.transfer_share = 0.5, .cost_share_max = kCheapCostShare},
     ReplaySetOptions{.transfer_share = 0.5, .cheap_first = true}};
-// Rounds are spent on all approaches of short traces, and otherwise on the fastest by next use.
+// Rounds are spent on all approaches of short traces, and otherwise on the fastest by next use,
+// none of which has relays.
 constexpr size_t kShortTraceOps = 8'000;
 constexpr size_t kRoundsApproaches = 2;
 // The second one only when it takes at most this many times the fastest, which otherwise gets so

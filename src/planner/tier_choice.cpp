@@ -19,7 +19,7 @@ constexpr int64_t kRelayPart = 32;
 // What waits on the device until host memory has room takes at most this share of it.
 constexpr double kHeldShare = 0.6;
 // The second round knows what the drives write before the relays.
-constexpr int kRelayRounds = 2;
+constexpr int kProposals = 2;
 
 double transfer_ns(int64_t size_bytes, double bytes_per_second) {
   return static_cast<double>(size_bytes) / std::max(bytes_per_second, 1.0) * 1e9;
@@ -92,7 +92,7 @@ std::vector<int32_t> TierChoice::possible_relays(const std::vector<PeriodMove>& 
 void TierChoice::find_relays(std::vector<PeriodMove>& moves) const {
   const std::vector<int32_t> possible = possible_relays(moves);
   double start_ns = timeline_.step_ns();
-  for (int round = 0; round < kRelayRounds; ++round) {
+  for (int round = 0; round < kProposals; ++round) {
     for (int32_t index : possible) moves[index].relay.reset();
     choose_relays(possible, start_ns, moves);
     start_ns = std::max(end_of_direct_writes(possible, moves), timeline_.step_ns());
