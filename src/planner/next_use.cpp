@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "planner/relay_choice.h"
 #include "planner/tier_choice.h"
 
 namespace teraio::planner {
@@ -37,10 +38,12 @@ std::optional<plan::Plan> NextUse::next(const Timeline& timeline) {
   wait_for_writes(timeline, excess);
   return_in_order(excess);
   TierChoice tiers(problem_, timeline);
-  if (!tiers.choose(moves_)) return std::nullopt;
+  std::optional<MemoryCurve> host = tiers.choose(moves_);
+  if (!host) return std::nullopt;
+  if (options_.relays) leave_out_relays(problem_, *host, moves_);
   plan::Plan plan =
       plan_of_moves(problem_, [this](int32_t i) -> const PeriodMove& { return moves_[i]; });
-  if (options_.relays) tiers.find_relays(moves_);
+  if (options_.relays) RelayChoice(problem_, timeline, std::move(*host)).find(moves_);
   return plan;
 }
 

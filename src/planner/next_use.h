@@ -36,7 +36,7 @@ struct NextUseOptions {
   // Whether memory is taken for reads only from where the channel can begin with them: tensors then
   // stay that would leave for reads which wait. Otherwise reads take it as early as they can.
   bool reads_late = false;
-  // Whether copies may rest in host memory before they go on to the drives: see TierChoice.
+  // Whether copies may rest in host memory before they go on to the drives: see RelayChoice.
   bool relays = false;
 };
 

@@ -56,4 +56,15 @@ plan::Plan plan_of_moves(const Problem& problem,
   return plan;
 }
 
+std::vector<int32_t> writers_in_order(const Problem& problem,
+                                      const std::vector<PeriodMove>& moves) {
+  std::vector<int32_t> writers;
+  for (size_t i = 0; i < moves.size(); ++i)
+    if (moves[i].moved && moves[i].writes) writers.push_back(static_cast<int32_t>(i));
+  std::ranges::sort(writers, {}, [&](int32_t period) {
+    return std::pair(problem.lifetimes.periods[period].first, period);
+  });
+  return writers;
+}
+
 }  // namespace teraio::planner

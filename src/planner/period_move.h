@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "plan/plan.h"
 #include "planner/problem.h"
@@ -38,5 +39,8 @@ struct PeriodMove {
 // period of the problem. A pure function.
 plan::Plan plan_of_moves(const Problem& problem,
                          const std::function<const PeriodMove&(int32_t)>& move_of);
+
+// Returns the moved periods that write, in the order in which they leave. A pure function.
+std::vector<int32_t> writers_in_order(const Problem& problem, const std::vector<PeriodMove>& moves);
 
 }  // namespace teraio::planner

@@ -14,29 +14,12 @@ constexpr double kReadSlack = 4;
 // After so many rounds the copies that are late on the drives are no longer looked for.
 constexpr int kUrgentRounds = 4;
 constexpr double kUrgentWorth = 1e30;
-// A relay takes at most this part of the device memory, and not for long.
-constexpr int64_t kRelayPart = 32;
-// What waits on the device until host memory has room takes at most this share of it.
-constexpr double kHeldShare = 0.6;
-// The second round knows what the drives write before the relays.
-constexpr int kProposals = 2;
 
 double transfer_ns(int64_t size_bytes, double bytes_per_second) {
   return static_cast<double>(size_bytes) / std::max(bytes_per_second, 1.0) * 1e9;
 }
 
 }  // namespace
-
-std::vector<int32_t> writers_in_order(const Problem& problem,
-                                      const std::vector<PeriodMove>& moves) {
-  std::vector<int32_t> writers;
-  for (size_t i = 0; i < moves.size(); ++i)
-    if (moves[i].moved && moves[i].writes) writers.push_back(static_cast<int32_t>(i));
-  std::ranges::sort(writers, {}, [&](int32_t period) {
-    return std::pair(problem.lifetimes.periods[period].first, period);
-  });
-  return writers;
-}
 
 TierChoice::TierChoice(const Problem& problem, const Timeline& timeline)
     : problem_(problem),
@@ -45,107 +28,17 @@ TierChoice::TierChoice(const Problem& problem, const Timeline& timeline)
       host_bytes_(problem.tier_capacity_bytes(Tier::kHost)),
       ssd_bytes_(problem.tier_capacity_bytes(Tier::kSsd)) {}
 
-bool TierChoice::choose(std::vector<PeriodMove>& moves) {
+std::optional<MemoryCurve> TierChoice::choose(std::vector<PeriodMove>& moves) {
   is_urgent_.assign(problem_.lifetimes.epochs.size(), 0);
+  std::optional<MemoryCurve> host;
   for (int round = 0; round < kUrgentRounds; ++round) {
     std::vector<Copy> copies = copies_of(moves);
     std::ranges::sort(copies, {},
                       [](const Copy& copy) { return std::pair(-copy.worth, copy.epoch); });
-    host_ = assign(copies, moves);
-    if (!host_) return false;
-    if (ssd_bytes_ == 0 || host_bytes_ == 0 || !find_urgent(moves)) break;
+    host = assign(copies, moves);
+    if (!host || ssd_bytes_ == 0 || host_bytes_ == 0 || !find_urgent(moves)) break;
   }
-  leave_out_relays(moves);
-  return true;
-}
-
-// Those that have become impossible.
-void TierChoice::leave_out_relays(std::vector<PeriodMove>& moves) const {
-  MemoryCurve use = *host_;
-  for (size_t i = 0; i < moves.size(); ++i) {
-    std::optional<Relay>& relay = moves[i].relay;
-    if (!relay) continue;
-    const int64_t size_bytes = problem_.size_bytes(static_cast<int32_t>(i));
-    if (moves[i].moved && moves[i].writes && moves[i].tier == Tier::kSsd &&
-        relay->free_from <= moves[i].needed_from &&
-        use.max(relay->rests_at, relay->leaves_at) <= -size_bytes)
-      use.add(relay->rests_at, relay->leaves_at, size_bytes);
-    else
-      relay.reset();
-  }
-}
-
-// Returns the moves that write to the drives at the end of the iteration and come back in the next
-// one, the last ones to leave first.
-std::vector<int32_t> TierChoice::possible_relays(const std::vector<PeriodMove>& moves) const {
-  std::vector<int32_t> possible = writers_in_order(problem_, moves);
-  std::erase_if(possible, [&](int32_t index) {
-    const trace::InactivePeriod& period = problem_.lifetimes.periods[index];
-    return moves[index].tier != Tier::kSsd || period.end < problem_.op_count() ||
-           kRelayPart * problem_.size_bytes(index) > problem_.budget_bytes();
-  });
-  std::ranges::reverse(possible);
-  return possible;
-}
-
-// The drives write what cannot rest in host memory first, as it leaves, and then the relays.
-void TierChoice::find_relays(std::vector<PeriodMove>& moves) const {
-  const std::vector<int32_t> possible = possible_relays(moves);
-  double start_ns = timeline_.step_ns();
-  for (int round = 0; round < kProposals; ++round) {
-    for (int32_t index : possible) moves[index].relay.reset();
-    choose_relays(possible, start_ns, moves);
-    start_ns = std::max(end_of_direct_writes(possible, moves), timeline_.step_ns());
-  }
-}
-
-void TierChoice::choose_relays(const std::vector<int32_t>& possible, double start_ns,
-                               std::vector<PeriodMove>& moves) const {
-  MemoryCurve use = *host_;
-  auto held_bytes = static_cast<int64_t>(kHeldShare * static_cast<double>(problem_.budget_bytes()));
-  for (int32_t index : possible) {
-    const int64_t size_bytes = problem_.size_bytes(index);
-    const std::optional<Relay> relay = relay_at(start_ns, index, moves[index], use);
-    if (!relay) continue;
-    const bool is_held = relay->rests_at > problem_.lifetimes.periods[index].first;
-    if (is_held && size_bytes > held_bytes) continue;
-    if (is_held) held_bytes -= size_bytes;
-    moves[index].relay = relay;
-    use.add(relay->rests_at, relay->leaves_at, size_bytes);
-    start_ns += write_ns(index);
-  }
-}
-
-double TierChoice::end_of_direct_writes(const std::vector<int32_t>& possible,
-                                        const std::vector<PeriodMove>& moves) const {
-  double end_ns = 0;
-  for (int32_t index : possible | std::views::reverse)
-    if (!moves[index].relay)
-      end_ns = std::max(end_ns, timeline_.start_ns(problem_.lifetimes.periods[index].first)) +
-               write_ns(index);
-  return end_ns;
-}
-
-// nullopt: host memory has no room until then, or the tensor comes back before.
-std::optional<Relay> TierChoice::relay_at(double start_ns, int32_t index, const PeriodMove& move,
-                                          const MemoryCurve& host) const {
-  const int64_t size_bytes = problem_.size_bytes(index);
-  const double read_ns =
-      transfer_ns(size_bytes, problem_.hardware.host.rates.read_bytes_per_second);
-  Relay relay;
-  relay.reads_at = timeline_.op_at(start_ns);
-  relay.leaves_at = std::max(timeline_.op_at(start_ns + read_ns), relay.reads_at + 1);
-  relay.free_from =
-      std::max(timeline_.op_at(start_ns + read_ns + write_ns(index)), relay.leaves_at + 1);
-  const int64_t first = problem_.lifetimes.periods[index].first;
-  relay.rests_at = host.last_above(first, relay.leaves_at, -size_bytes) + 1;
-  const bool has_room = relay.rests_at < relay.reads_at;
-  if (!has_room || relay.free_from > move.needed_from) return std::nullopt;
-  return relay;
-}
-
-double TierChoice::write_ns(int32_t index) const {
-  return transfer_ns(problem_.size_bytes(index), ssd_.write_bytes_per_second);
+  return host;
 }
 
 std::vector<TierChoice::Copy> TierChoice::copies_of(std::vector<PeriodMove>& moves) const {

@@ -5,10 +5,6 @@
 // per byte and time of rest get the room: gradients and parameters, which pass many times in a
 // step, before optimizer states, which pass once. A copy whose write to the drives would end after
 // its next read must begin goes before all of them.
-//
-// Copies that the update makes for the drives may rest in host memory first, where gradients have
-// left room: these relays pass the device in the next iteration, one after the other, as the drives
-// become idle. The device does not wait for the drives then.
 #pragma once
 
 #include <cstdint>
@@ -28,12 +24,9 @@ class TierChoice {
  public:
   TierChoice(const Problem& problem, const Timeline& timeline);
 
-  // Sets which of the moved periods write, and the tier of each, and takes away the relays that are
-  // not possible then. Returns whether the tiers have room for all copies.
-  bool choose(std::vector<PeriodMove>& moves);
-
-  // Gives the moves their relays, as far as host memory has room. Requires choose().
-  void find_relays(std::vector<PeriodMove>& moves) const;
+  // Sets which of the moved periods write, and the tier of each. Returns what host memory has in
+  // use above its capacity; nullopt when the tiers have no room for all copies.
+  std::optional<MemoryCurve> choose(std::vector<PeriodMove>& moves);
 
  private:
   // The copy that the moved periods of an epoch share.
@@ -50,15 +43,6 @@ class TierChoice {
   void add_period(Copy& copy, int32_t period, PeriodMove& move, bool is_first) const;
   std::optional<MemoryCurve> assign(const std::vector<Copy>& copies,
                                     std::vector<PeriodMove>& moves) const;
-  void leave_out_relays(std::vector<PeriodMove>& moves) const;
-  std::vector<int32_t> possible_relays(const std::vector<PeriodMove>& moves) const;
-  void choose_relays(const std::vector<int32_t>& possible, double start_ns,
-                     std::vector<PeriodMove>& moves) const;
-  double end_of_direct_writes(const std::vector<int32_t>& possible,
-                              const std::vector<PeriodMove>& moves) const;
-  std::optional<Relay> relay_at(double start_ns, int32_t index, const PeriodMove& move,
-                                const MemoryCurve& host) const;
-  double write_ns(int32_t index) const;
   bool find_urgent(const std::vector<PeriodMove>& moves);
 
   const Problem& problem_;
@@ -66,11 +50,7 @@ class TierChoice {
   const Rates ssd_;
   const int64_t host_bytes_;
   const int64_t ssd_bytes_;
-  std::vector<uint8_t> is_urgent_;   // per epoch
-  std::optional<MemoryCurve> host_;  // what choose() has given to copies
+  std::vector<uint8_t> is_urgent_;  // per epoch
 };
-
-// Returns the moved periods that write, in the order in which they leave.
-std::vector<int32_t> writers_in_order(const Problem& problem, const std::vector<PeriodMove>& moves);
 
 }  // namespace teraio::planner
