@@ -51,14 +51,15 @@ constexpr std::array kFurtherSets = {
     ReplaySetOptions{.transfer_share = 2},
     ReplaySetOptions{.transfer_share = 0.5, .cost_share_max = kCheapCostShare},
     ReplaySetOptions{.transfer_share = 0.5, .cheap_first = true}};
-// Rounds are spent on all approaches of short traces, and otherwise on the fastest by next use,
-// none of which has relays.
+// Rounds are spent on all approaches of short traces, and otherwise on the fastest by next use
+// without relays. In long traces, they make a step shorter by a tenth at most.
 constexpr size_t kShortTraceOps = 8'000;
 constexpr size_t kRoundsApproaches = 2;
 // The second one only when it takes at most this many times the fastest, which otherwise gets so
 // many times the rounds.
 constexpr double kHopefulRatio = 1.15;
 constexpr int kRoundsAlone = 4;
+constexpr double kRoundsGain = 1.1;
 constexpr int kStretchedRounds = 3;
 // Of short traces, moves take the place of replays beside so many plans, of long ones beside two,
 // otherwise beside one.
@@ -133,13 +134,14 @@ class ReplaySearch {
                       Depth::kRounds);
     }
     std::vector<Approach> approaches = for_rounds(fastest_approaches(outcomes_.size()));
+    if (is_long() && is_slower(approaches.front(), kRoundsGain)) return;
     if (!is_short()) approaches.resize(std::min(approaches.size(), kRoundsApproaches));
     if (!is_short()) leave_out_hopeless(approaches);
     try_approaches(approaches, Depth::kRounds);
     round_factor_ = 1;
   }
 
-  // Rounds keep a tensor on its tier from one use to the next.
+  // Their relays are found for moves that do without. Those by next use start from relays.
   static std::vector<Approach> for_rounds(std::vector<Approach> approaches) {
     std::erase_if(approaches, [](const Approach& approach) { return approach.relays; });
     return approaches;
@@ -152,6 +154,12 @@ class ReplaySearch {
       return static_cast<double>(best_of(approach)->step_ns) > slowest_ns;
     });
     if (left_out > 0) round_factor_ = kRoundsAlone;
+  }
+
+  // Than the fastest outcome, by more than this factor.
+  bool is_slower(const Approach& approach, double factor) const {
+    return static_cast<double>(best_of(approach)->step_ns) >
+           factor * static_cast<double>(outcomes_[fastest()].step_ns);
   }
 
   bool is_short() const { return problem_.trace.ops.size() <= kShortTraceOps; }
