@@ -445,4 +445,20 @@ void PlanBuilder::postpone_write(int32_t index, int64_t op) {
   move.free_from = op;
 }
 
+bool PlanBuilder::relay(int32_t index, const Relay& relay) {
+  Move& move = moves_[index];
+  const int64_t bytes = problem_->size_bytes(index);
+  const std::optional<int64_t> rests =
+      ledger_.write_end(plan::Tier::kHost, relay.rests_at, relay.reads_at, bytes);
+  if (!rests || excess_.max(move.free_from, *rests) > -bytes ||
+      excess_.max(std::max(relay.reads_at, move.free_from), relay.free_from) > -bytes)
+    return false;
+  excess_.add(move.free_from, move.needed_from, bytes);
+  excess_.add(*rests, relay.reads_at, -bytes);
+  excess_.add(relay.free_from, move.needed_from, -bytes);
+  move.relay = relay;
+  move.free_from = relay.free_from;
+  return true;
+}
+
 }  // namespace teraio::planner

@@ -113,6 +113,10 @@ class PlanBuilder {
   // Issues the write of a moved period at `op`, which lies between its trigger so far and
   // needed_from. Its bandwidth stays booked where it was.
   void postpone_write(int32_t period, int64_t op);
+  // Has a moved period that writes to the drives rest in host memory first. Returns false, and
+  // changes nothing, when the device or the bandwidth of host memory has no room for that.
+  // Bandwidth stays booked where it was.
+  bool relay(int32_t period, const Relay& relay);
 
   // Returns the tier of the copy of the period's epoch; nullopt when there is none.
   std::optional<plan::Tier> tier_of_copy(int32_t index) const {
@@ -125,6 +129,8 @@ class PlanBuilder {
   const MemoryCurve& excess() const { return excess_; }
   const Problem& problem() const { return *problem_; }
   const BandwidthLedger& ledger() const { return ledger_; }
+  // What host memory has in use above its capacity, without relays.
+  const MemoryCurve& host_use() const { return tier_use(plan::Tier::kHost); }
   int64_t ssd_bytes_written() const { return ssd_bytes_written_; }
 
  private:

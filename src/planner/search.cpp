@@ -223,7 +223,7 @@ class Search {
     if (options_.depth == Depth::kNextUse) return;
     if (problem_.trace.ops.size() <= kTinyTraceOps) plan_few_writes();
     if (is_thorough()) plan_by_next_use(kThoroughNextUse);
-    run_configs(is_thorough() ? best_configs() : fast_configs());
+    run_configs(is_thorough() ? best_configs() : fast_configs(has_two_tiers(problem_)));
     if (is_thorough()) run_drawn_configs();
   }
 
@@ -260,7 +260,7 @@ class Search {
   // Finds plans within the write budget, or returns the least sufficient budget as a failure. The
   // first round ignores the budget: it shows the timeline, and its plan may be within the budget.
   Status search_within_budget() {
-    incumbent_ = run_config(fast_configs().front(), free_problem_, std::move(incumbent_));
+    incumbent_ = run_config(fast_configs(false).front(), free_problem_, std::move(incumbent_));
     if (!budget_binds()) {
       if (is_thorough()) search_freely();
       return Status();
@@ -323,6 +323,11 @@ class Search {
     incumbent_ = std::move(incumbent);
   }
 
+  static bool has_two_tiers(const Problem& problem) {
+    return problem.tier_capacity_bytes(plan::Tier::kSsd) > 0 &&
+           problem.tier_capacity_bytes(plan::Tier::kHost) > 0;
+  }
+
   static bool drives_share_directions(const Problem& problem) {
     return problem.tier_capacity_bytes(plan::Tier::kSsd) > 0 &&
            hardware::ssd_duplex(problem.hardware) < kFullDuplex;
@@ -379,7 +384,10 @@ class Search {
       return std::nullopt;
     }
     revert_unneeded(builder);
-    return evaluate_writes(builder, op_ns, timing, incumbent);
+    std::optional<Execution> direct = evaluate_writes(builder, op_ns, timing, incumbent);
+    if (!direct || done(incumbent) || !relay_writes(builder, op_ns)) return direct;
+    std::optional<Execution> relayed = evaluate_writes(builder, op_ns, timing, incumbent);
+    return relayed && relayed->step_ns < direct->step_ns ? relayed : direct;
   }
 
   // Evaluates the moves with both timings of writes, or with the one that is decided, and decides.

@@ -8,11 +8,25 @@
 namespace teraio::planner {
 namespace {
 
-constexpr std::array<SearchConfig, 2> kFast = {
-    SearchConfig{.rounds = 3, .starts_ideal = true, .drive_share = 0.6},
-    SearchConfig{.rounds = 3, .host_price = 0.7}};
-constexpr std::array<SearchConfig, 11> kBest = {
+constexpr SearchConfig kFirst = {.rounds = 3, .starts_ideal = true, .drive_share = 0.6};
+constexpr SearchConfig kSecond = {.rounds = 3, .host_price = 0.7};
+constexpr SearchConfig kSecondOfTwoTiers = {
+    .rounds = 3, .tolerance = 0.023, .price_reach = 0.033, .price_memory = 0.8, .host_price = 0.6};
+constexpr std::array kFast = {kFirst, kSecond};
+constexpr std::array kFastTwoTiers = {kFirst, kSecondOfTwoTiers};
+constexpr std::array<SearchConfig, 13> kBest = {
     SearchConfig{.rounds = 10, .starts_ideal = true},
+    SearchConfig{.rounds = 10,
+                 .tolerance = 0.036,
+                 .price_floor = 0.032,
+                 .price_reach = 0.002,
+                 .price_memory = 0.6,
+                 .drive_share = 0.53},
+    SearchConfig{.rounds = 10,
+                 .tolerance = 0.023,
+                 .price_reach = 0.033,
+                 .price_memory = 0.8,
+                 .host_price = 0.48},
     SearchConfig{.rounds = 10, .host_price = 0.7},
     SearchConfig{.rounds = 10, .starts_ideal = true, .drive_share = 0.6},
     SearchConfig{.rounds = 10, .price_floor = 0.05, .prices_writes = true, .host_price = 0.3},
@@ -43,7 +57,9 @@ constexpr std::array<SearchConfig, 6> kBestBudget = {
 
 }  // namespace
 
-std::span<const SearchConfig> fast_configs() { return kFast; }
+std::span<const SearchConfig> fast_configs(bool has_two_tiers) {
+  return has_two_tiers ? kFastTwoTiers : kFast;
+}
 std::span<const SearchConfig> best_configs() { return kBest; }
 std::span<const SearchConfig> fast_budget_configs() { return kFastBudget; }
 std::span<const SearchConfig> best_budget_configs() { return kBestBudget; }

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <queue>
+#include <ranges>
 #include <utility>
+
+#include "planner/relay_choice.h"
 
 namespace teraio::planner {
 namespace {
@@ -118,7 +121,8 @@ std::vector<int32_t> writes_while_waiting(const PlanBuilder& builder,
   const auto first = [&](int32_t period) { return problem.lifetimes.periods[period].first; };
   std::vector<int32_t> periods = moved_periods(builder);
   std::erase_if(periods, [&](int32_t period) {
-    return !builder.at(period).writes || !waits[first(period) % problem.op_count()];
+    return !builder.at(period).writes || builder.at(period).relay ||
+           !waits[first(period) % problem.op_count()];
   });
   std::sort(periods.begin(), periods.end(),
             [&](int32_t a, int32_t b) { return std::pair(first(a), a) > std::pair(first(b), b); });
@@ -223,6 +227,18 @@ bool write_late(PlanBuilder& builder, const std::vector<bool>& waits) {
     builder.postpone_write(period, op);
     any = true;
   }
+  return any;
+}
+
+bool relay_writes(PlanBuilder& builder, const std::vector<double>& op_ns) {
+  std::vector<PeriodMove> moves;
+  for (size_t i = 0; i < builder.problem().lifetimes.periods.size(); ++i)
+    moves.push_back(builder.at(static_cast<int32_t>(i)));
+  const Timeline timeline(op_ns);
+  RelayChoice(builder.problem(), timeline, builder.host_use()).find(moves);
+  bool any = false;
+  for (int32_t index : std::views::reverse(writers_in_order(builder.problem(), moves)))
+    if (moves[index].relay) any |= builder.relay(index, *moves[index].relay);
   return any;
 }
 

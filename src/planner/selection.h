@@ -34,6 +34,10 @@ void prefetch_early(PlanBuilder& builder);
 // full rate. Returns whether a write was postponed. To be called before reads are made earlier.
 bool write_late(PlanBuilder& builder, const std::vector<bool>& waits);
 
+// Has writes to the drives rest in host memory first where that frees the device: see RelayChoice.
+// `op_ns`: the timeline. Returns whether there are any. To be called before reads are made earlier.
+bool relay_writes(PlanBuilder& builder, const std::vector<double>& op_ns);
+
 // Lets no read start more than `horizon_ns` before it must on the timeline `op_ns`: memory that
 // early reads take is missing when writes are late.
 void limit_read_ahead(PlanBuilder& builder, const std::vector<double>& op_ns, double horizon_ns);

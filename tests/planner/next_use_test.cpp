@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/scenario.h"
+#include "planner/selection.h"
 #include "planner/tier_choice.h"
 #include "testing/generated_trace.h"
 
@@ -139,18 +140,38 @@ TEST_F(NextUseTest, WhatTheDrivesCannotWriteInTimeRestsInHostMemory) {
 }
 
 // The last op writes 0. Host memory has room for it until 1 passes.
-TEST_F(NextUseTest, ACopyRestsInHostMemoryBeforeTheDrivesHaveIt) {
-  make({3, 60, 108, 1}, {3, 3, 3, -2, 2, -2, 2, -2, 2, -1}, 110, 60);
-  trace_.tensors[1].persistent = false;
-  trace_.ops[7].frees = {1};
+class RelayTest : public NextUseTest {
+ protected:
+  RelayTest() {
+    make({3, 60, 108, 1}, {3, 3, 3, -2, 2, -2, 2, -2, 2, -1}, 110, 60);
+    trace_.tensors[1].persistent = false;
+    trace_.ops[7].frees = {1};
+  }
+
+  static void expect_a_relay(const plan::Plan& plan) {
+    std::vector<plan::Migration> of_0;
+    for (const plan::Migration& migration : plan.migrations)
+      if (migration.tensor == 0) of_0.push_back(migration);
+    EXPECT_THAT(of_0, ElementsAre(testing::offload(0, 0, 9, Tier::kHost),
+                                  testing::prefetch(0, 1, 2, Tier::kHost),
+                                  testing::offload(0, 2, 3), testing::prefetch(0, 9, 9)));
+  }
+};
+
+TEST_F(RelayTest, ACopyRestsInHostMemoryBeforeTheDrivesHaveIt) {
   EXPECT_EQ(tier_of(0), Tier::kSsd);
   relays_ = true;
-  std::vector<plan::Migration> of_0;
-  for (const plan::Migration& migration : settled().value_or(plan::Plan()).migrations)
-    if (migration.tensor == 0) of_0.push_back(migration);
-  EXPECT_THAT(of_0, ElementsAre(testing::offload(0, 0, 9, Tier::kHost),
-                                testing::prefetch(0, 1, 2, Tier::kHost), testing::offload(0, 2, 3),
-                                testing::prefetch(0, 9, 9)));
+  expect_a_relay(settled().value_or(plan::Plan()));
+}
+
+TEST_F(RelayTest, MovesThatAreChosenByPressureHaveRelaysToo) {
+  solve([&](const Problem& problem) {
+    PlanBuilder builder(problem, {.op_ns = problem.op_ns()});
+    EXPECT_TRUE(select_to_fit(builder, 0).ok());
+    EXPECT_TRUE(relay_writes(builder, problem.op_ns()));
+    expect_a_relay(plan_of(builder));
+    EXPECT_LE(builder.excess().max(), 0);
+  });
 }
 
 TEST_F(NextUseTest, TiersWithoutRoomAreNoPlan) {
