@@ -146,10 +146,13 @@ void Evictor::evict_by_plan(LiveTensor& tensor, const plan::Migration& planned) 
   }
 }
 
-// To the device: for compute, or to go on to another tier.
+// To the device: for compute, or to go on to another tier. What is still written to that one goes
+// on when it is there.
 bool Evictor::is_on_its_way(const LiveTensor& tensor, const plan::Migration& planned) {
   if (tensor.life == Life::kDead) return false;
   if (tensor.transfer.is_copy_pending) return true;
+  if (tensor.residency == Residency::kOffloading)
+    return planned.action == plan::Action::kOffload && tensor.transfer.tier != planned.tier;
   const bool is_away =
       tensor.residency == Residency::kOffloaded || tensor.residency == Residency::kLoading;
   return is_away && needs_write(tensor, planned);

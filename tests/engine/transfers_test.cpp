@@ -295,35 +295,6 @@ TEST(Offload, APlanChangesTheTierAtAUse) {
 }
 
 // Without a use: from host memory over the device to the drives, as its reads end.
-TEST(Offload, APlanChangesTheTierBetweenUses) {
-  EngineSession session({.budget_units = 4, .host_units = 1});
-  LiveTensor* a = session.tensor();
-  PlannedProgram program;
-  const trace::TensorIndex known = program.persistent(*a);
-  program.op({}, {known});
-  program.idle_ops(4);
-  program.op({known});
-  program.offload(known, 1, plan::Tier::kHost);
-  program.prefetch(known, 2, 3);
-  program.offload(known, 3, plan::Tier::kSsd);
-  session.engine().plan().follow(program.shared_schedule());
-  ASSERT_TRUE(session.op(0, {}, {a}).ok());
-  ASSERT_TRUE(session.op(1, {}).ok());
-  session.let_all_end();
-  ASSERT_TRUE(session.op(2, {}).ok());
-  ASSERT_TRUE(session.op(3, {}).ok());
-  EXPECT_EQ(a->residency, Residency::kLoading) << "its eviction is due when it is there";
-  session.let_all_end();
-  EXPECT_EQ(a->residency, Residency::kOffloading);
-  EXPECT_EQ(session.host().counters().reserved_bytes, 0);
-  session.let_all_end();
-  ASSERT_TRUE(session.op(4, {}).ok());
-  EXPECT_EQ(a->residency, Residency::kOffloaded);
-  EXPECT_TRUE(a->copy(plan::Tier::kSsd).is_valid);
-  ASSERT_TRUE(session.op(5, {a}).ok());
-  EXPECT_EQ(session.counters().skipped_migrations, 0);
-}
-
 TEST_F(OffloadTest, APlannedDropWithoutACopyIsAWrite) {
   program_.plan.migrations.clear();
   program_.drop(0, 1);
