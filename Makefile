@@ -258,17 +258,16 @@ sanitize-address sanitize-thread: sanitize-%: setup
 
 # The extension under a sanitizer, in a Python that has the sanitizer's library preloaded. Python and
 # PyTorch are not instrumented: their own accesses are not checked, and Python leaks by design. The
-# thread sanitizer does not support children of programs with threads, such as a data loader's, and the
-# memory of the process is mostly that of the sanitizer, which keeps what was freed. What a
-# sanitizer reports comes past pytest, which captures what Python prints and no more (--capture=sys);
-# it then ends the worker, so that the test fails.
+# sanitizers do not support children of programs with threads, such as a data loader's: their own locks
+# may be held at the fork. The memory of the process is mostly that of the sanitizer, which keeps what
+# was freed. What a sanitizer reports comes past pytest, which captures what Python prints and no more
+# (--capture=sys); it then ends the worker, so that the test fails.
 sanitizer_library = $(shell gcc -print-file-name=lib$(1).so) $(shell gcc -print-file-name=libstdc++.so.6)
 sanitize-extension-address: export ASAN_OPTIONS := detect_leaks=0
 sanitize-extension-thread: export TSAN_OPTIONS := ignore_noninstrumented_modules=1 report_signal_unsafe=0 die_after_fork=0 halt_on_error=1
 sanitize-extension-address: preload = $(call sanitizer_library,asan)
 sanitize-extension-thread: preload = $(call sanitizer_library,tsan)
-sanitize-extension-address: selection = -k "not fixed_overhead"
-sanitize-extension-thread: selection = -k "not data_loader and not fixed_overhead"
+sanitize-extension-address sanitize-extension-thread: selection = -k "not data_loader and not fixed_overhead"
 
 .PHONY: sanitize-extension-address sanitize-extension-thread
 sanitize-extension-address sanitize-extension-thread: sanitize-extension-%: setup
