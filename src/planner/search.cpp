@@ -223,7 +223,7 @@ class Search {
     if (options_.depth == Depth::kNextUse) return;
     if (problem_.trace.ops.size() <= kTinyTraceOps) plan_few_writes();
     if (is_thorough()) plan_by_next_use(kThoroughNextUse);
-    run_configs(is_thorough() ? best_configs() : fast_configs(has_two_tiers(problem_)));
+    run_configs(is_thorough() ? best_configs() : fast_configs(has_relays()));
     if (is_thorough()) run_drawn_configs();
   }
 
@@ -323,9 +323,10 @@ class Search {
     incumbent_ = std::move(incumbent);
   }
 
-  static bool has_two_tiers(const Problem& problem) {
-    return problem.tier_capacity_bytes(plan::Tier::kSsd) > 0 &&
-           problem.tier_capacity_bytes(plan::Tier::kHost) > 0;
+  // Of rounds. In long traces, they gain nothing on plans by next use with relays.
+  bool has_relays() const {
+    return !is_long() && problem_.tier_capacity_bytes(plan::Tier::kSsd) > 0 &&
+           problem_.tier_capacity_bytes(plan::Tier::kHost) > 0;
   }
 
   static bool drives_share_directions(const Problem& problem) {
@@ -385,7 +386,7 @@ class Search {
     }
     revert_unneeded(builder);
     std::optional<Execution> direct = evaluate_writes(builder, op_ns, timing, incumbent);
-    if (!direct || done(incumbent) || !relay_writes(builder, op_ns)) return direct;
+    if (!direct || done(incumbent) || !has_relays() || !relay_writes(builder, op_ns)) return direct;
     std::optional<Execution> relayed = evaluate_writes(builder, op_ns, timing, incumbent);
     return relayed && relayed->step_ns < direct->step_ns ? relayed : direct;
   }

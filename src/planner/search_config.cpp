@@ -10,10 +10,10 @@ namespace {
 
 constexpr SearchConfig kFirst = {.rounds = 3, .starts_ideal = true, .drive_share = 0.6};
 constexpr SearchConfig kSecond = {.rounds = 3, .host_price = 0.7};
-constexpr SearchConfig kSecondOfTwoTiers = {
+constexpr SearchConfig kSecondWithRelays = {
     .rounds = 3, .tolerance = 0.023, .price_reach = 0.033, .price_memory = 0.8, .host_price = 0.6};
 constexpr std::array kFast = {kFirst, kSecond};
-constexpr std::array kFastTwoTiers = {kFirst, kSecondOfTwoTiers};
+constexpr std::array kFastWithRelays = {kFirst, kSecondWithRelays};
 constexpr std::array<SearchConfig, 13> kBest = {
     SearchConfig{.rounds = 10, .starts_ideal = true},
     SearchConfig{.rounds = 10,
@@ -57,8 +57,8 @@ constexpr std::array<SearchConfig, 6> kBestBudget = {
 
 }  // namespace
 
-std::span<const SearchConfig> fast_configs(bool has_two_tiers) {
-  return has_two_tiers ? kFastTwoTiers : kFast;
+std::span<const SearchConfig> fast_configs(bool has_relays) {
+  return has_relays ? kFastWithRelays : kFast;
 }
 std::span<const SearchConfig> best_configs() { return kBest; }
 std::span<const SearchConfig> fast_budget_configs() { return kFastBudget; }

@@ -27,8 +27,7 @@ struct SearchConfig {
   double drive_share = 1;
 };
 
-// `has_two_tiers`: host memory and drives, between which relays are possible.
-std::span<const SearchConfig> fast_configs(bool has_two_tiers);
+std::span<const SearchConfig> fast_configs(bool has_relays);
 std::span<const SearchConfig> best_configs();
 
 // For a write budget that binds. How tight the budget is decides which price of writes is right,
