@@ -58,6 +58,8 @@ Result<std::unique_ptr<CudaMemory>> CudaMemory::make(int32_t ordinal, int64_t li
   if (!space.ok()) return space.status();
   auto memory =
       std::unique_ptr<CudaMemory>(new CudaMemory(std::move(*space), std::move(framework)));
+  // What it has cached would count as taken for good: plans would leave that much of the budget.
+  if (memory->framework_ != nullptr) memory->framework_->give_back();
   memory->set_limit_bytes(limit_bytes);
   memory->framework_old_bytes_ = memory->framework_bytes();
   memory->reset_peak();

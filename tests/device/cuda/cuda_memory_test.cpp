@@ -106,8 +106,16 @@ TEST_F(CudaMemoryTest, TheFrameworkReturnsWhatItHasCached) {
   device_->release(memory);
 }
 
+TEST_F(CudaMemoryTest, TheFrameworkReturnsWhatItHadCachedBefore) {
+  framework_.held_bytes = 64 * kMiB;
+  framework_.cached_bytes = 60 * kMiB;
+  open();
+  EXPECT_EQ(framework_.held_bytes, 4 * kMiB);
+}
+
 TEST_F(CudaMemoryTest, ASizeThatWasRefusedIsNotTriedAgainInVain) {
   open();
+  framework_.asked_count = 0;
   framework_.held_bytes = 64 * kMiB;
   std::byte* memory = device_->allocate(32 * kMiB);
   ASSERT_NE(memory, nullptr);
