@@ -1,6 +1,7 @@
 // PeriodMove: how a plan moves the tensor of one inactive period.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -39,6 +40,12 @@ struct PeriodMove {
 // period of the problem. A pure function.
 plan::Plan plan_of_moves(const Problem& problem,
                          const std::function<const PeriodMove&(int32_t)>& move_of);
+
+// Returns the nanoseconds that a transfer takes when nothing else uses its channel.
+inline double transfer_ns(int64_t size_bytes, int64_t bytes_per_second) {
+  return static_cast<double>(size_bytes) / std::max(static_cast<double>(bytes_per_second), 1.0) *
+         1e9;
+}
 
 // Returns the moved periods that write, in the order in which they leave. A pure function.
 std::vector<int32_t> writers_in_order(const Problem& problem, const std::vector<PeriodMove>& moves);

@@ -16,10 +16,6 @@ constexpr double kHeldShare = 0.6;
 // The second round knows what the drives write before the relays.
 constexpr int kProposals = 2;
 
-double transfer_ns(int64_t size_bytes, double bytes_per_second) {
-  return static_cast<double>(size_bytes) / std::max(bytes_per_second, 1.0) * 1e9;
-}
-
 }  // namespace
 
 RelayChoice::RelayChoice(const Problem& problem, const Timeline& timeline, MemoryCurve host)

@@ -15,10 +15,6 @@ constexpr double kReadSlack = 4;
 constexpr int kUrgentRounds = 4;
 constexpr double kUrgentWorth = 1e30;
 
-double transfer_ns(int64_t size_bytes, double bytes_per_second) {
-  return static_cast<double>(size_bytes) / std::max(bytes_per_second, 1.0) * 1e9;
-}
-
 }  // namespace
 
 TierChoice::TierChoice(const Problem& problem, const Timeline& timeline)
