@@ -122,26 +122,16 @@ std::optional<int64_t> BandwidthLedger::read_start(plan::Tier tier, int64_t firs
                    alone_ns(tier, Direction::kRead, bytes), [](int64_t, double) {});
 }
 
-BandwidthLedger::Booking BandwidthLedger::book_write(plan::Tier tier, int64_t first, int64_t end,
-                                                     int64_t bytes) {
-  Booking booking{tier, Direction::kWrite, {}};
-  const size_t channel = index(tier, Direction::kWrite);
-  walk_forward(channel, first, end, alone_ns(tier, Direction::kWrite, bytes),
-               [&](int64_t op, double ns) {
-                 booking.parts.push_back({op, ns});
-               });
-  for (const auto& [op, ns] : booking.parts) take(channel, op, ns);
-  return booking;
-}
-
-BandwidthLedger::Booking BandwidthLedger::book_read(plan::Tier tier, int64_t first, int64_t end,
-                                                    int64_t bytes) {
-  Booking booking{tier, Direction::kRead, {}};
-  const size_t channel = index(tier, Direction::kRead);
-  walk_back(channel, first, end, alone_ns(tier, Direction::kRead, bytes),
-            [&](int64_t op, double ns) {
-              booking.parts.push_back({op, ns});
-            });
+BandwidthLedger::Booking BandwidthLedger::book(plan::Tier tier, Direction direction, int64_t first,
+                                               int64_t end, int64_t bytes) {
+  Booking booking{tier, direction, {}};
+  const size_t channel = index(tier, direction);
+  const double need_ns = alone_ns(tier, direction, bytes);
+  const auto note = [&](int64_t op, double ns) { booking.parts.push_back({op, ns}); };
+  if (direction == Direction::kWrite)
+    walk_forward(channel, first, end, need_ns, note);
+  else
+    walk_back(channel, first, end, need_ns, note);
   for (const auto& [op, ns] : booking.parts) take(channel, op, ns);
   return booking;
 }

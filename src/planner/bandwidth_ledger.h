@@ -44,9 +44,8 @@ class BandwidthLedger {
   std::optional<int64_t> read_start(plan::Tier tier, int64_t first, int64_t end,
                                     int64_t bytes) const;
 
-  // Book the bandwidth of these transfers; only a part of it when the range is too short.
-  Booking book_write(plan::Tier tier, int64_t first, int64_t end, int64_t bytes);
-  Booking book_read(plan::Tier tier, int64_t first, int64_t end, int64_t bytes);
+  // Books the bandwidth of the transfer; only a part of it when the range is too short.
+  Booking book(plan::Tier tier, Direction direction, int64_t first, int64_t end, int64_t bytes);
   // Gives the bandwidth of a booking back.
   void release(const Booking& booking);
 

@@ -326,9 +326,10 @@ void PlanBuilder::move_alone(const Candidate& candidate) {
           {}};
   if (options_.clean_copies && copy(candidate.period).exists() && is_first(candidate.period))
     hand_over_write(candidate.period);
-  if (move.writes) move.write = ledger_.book_write(candidate.tier, own.first, own.end, bytes);
+  if (move.writes)
+    move.write = ledger_.book(candidate.tier, Direction::kWrite, own.first, own.end, bytes);
   if (!own.until_freed)
-    move.read = ledger_.book_read(candidate.tier, candidate.free_from, own.end, bytes);
+    move.read = ledger_.book(candidate.tier, Direction::kRead, candidate.free_from, own.end, bytes);
   if (candidate.writes) count_write(candidate.period, candidate.tier, 1);
   excess_.add(candidate.free_from, candidate.needed_from, -bytes);
   update_copy(candidate.period);
