@@ -134,7 +134,8 @@ class ReplaySearch {
                       Depth::kRounds);
     }
     std::vector<Approach> approaches = for_rounds(fastest_approaches(outcomes_.size()));
-    if (is_long() && is_slower(approaches.front(), kRoundsGain)) return;
+    const double least_ns = step_ns(outcomes_[fastest()].approach);
+    if (is_long() && step_ns(approaches.front()) > kRoundsGain * least_ns) return;
     if (!is_short()) approaches.resize(std::min(approaches.size(), kRoundsApproaches));
     if (!is_short()) leave_out_hopeless(approaches);
     try_approaches(approaches, Depth::kRounds);
@@ -148,18 +149,14 @@ class ReplaySearch {
   }
 
   void leave_out_hopeless(std::vector<Approach>& approaches) {
-    const double slowest_ns =
-        kHopefulRatio * static_cast<double>(best_of(approaches.front())->step_ns);
-    const size_t left_out = std::erase_if(approaches, [&](const Approach& approach) {
-      return static_cast<double>(best_of(approach)->step_ns) > slowest_ns;
-    });
+    const double slowest_ns = kHopefulRatio * step_ns(approaches.front());
+    const size_t left_out = std::erase_if(
+        approaches, [&](const Approach& approach) { return step_ns(approach) > slowest_ns; });
     if (left_out > 0) round_factor_ = kRoundsAlone;
   }
 
-  // Than the fastest outcome, by more than this factor.
-  bool is_slower(const Approach& approach, double factor) const {
-    return static_cast<double>(best_of(approach)->step_ns) >
-           factor * static_cast<double>(outcomes_[fastest()].step_ns);
+  double step_ns(const Approach& approach) const {
+    return static_cast<double>(best_of(approach)->step_ns);
   }
 
   bool is_short() const { return problem_.trace.ops.size() <= kShortTraceOps; }

@@ -234,8 +234,7 @@ bool relay_writes(PlanBuilder& builder, const std::vector<double>& op_ns) {
   std::vector<PeriodMove> moves;
   for (size_t i = 0; i < builder.problem().lifetimes.periods.size(); ++i)
     moves.push_back(builder.at(static_cast<int32_t>(i)));
-  const Timeline timeline(op_ns);
-  RelayChoice(builder.problem(), timeline, builder.host_use()).find(moves);
+  RelayChoice(builder.problem(), Timeline(op_ns), builder.host_use()).find(moves);
   bool any = false;
   for (int32_t index : std::views::reverse(writers_in_order(builder.problem(), moves)))
     if (moves[index].relay) any |= builder.relay(index, *moves[index].relay);
