@@ -52,14 +52,13 @@ constexpr std::array kFurtherSets = {
     ReplaySetOptions{.transfer_share = 0.5, .cost_share_max = kCheapCostShare},
     ReplaySetOptions{.transfer_share = 0.5, .cheap_first = true}};
 // Rounds are spent on all approaches of short traces, and otherwise on the fastest by next use
-// without relays. In long traces, they make a step shorter by a tenth at most.
+// without relays, which may gain a quarter although relays are ahead.
 constexpr size_t kShortTraceOps = 8'000;
 constexpr size_t kRoundsApproaches = 2;
 // The second one only when it takes at most this many times the fastest, which otherwise gets so
 // many times the rounds.
 constexpr double kHopefulRatio = 1.15;
 constexpr int kRoundsAlone = 4;
-constexpr double kRoundsGain = 1.1;
 constexpr int kStretchedRounds = 3;
 // Of short traces, moves take the place of replays beside so many plans, of long ones beside two,
 // otherwise beside one.
@@ -134,8 +133,6 @@ class ReplaySearch {
                       Depth::kRounds);
     }
     std::vector<Approach> approaches = for_rounds(fastest_approaches(outcomes_.size()));
-    const double least_ns = step_ns(outcomes_[fastest()].approach);
-    if (is_long() && step_ns(approaches.front()) > kRoundsGain * least_ns) return;
     if (!is_short()) approaches.resize(std::min(approaches.size(), kRoundsApproaches));
     if (!is_short()) leave_out_hopeless(approaches);
     try_approaches(approaches, Depth::kRounds);
