@@ -81,6 +81,14 @@ class PlanBuilder {
     BandwidthLedger::Booking write;
   };
 
+  // The copy that the periods of an epoch use at present.
+  struct Copy {
+    int32_t first = -1;  // the first and the last moved period of the epoch
+    int32_t last = -1;
+    bool exists() const { return first >= 0; }
+    bool operator==(const Copy&) const = default;
+  };
+
   // `problem` must outlive the builder.
   PlanBuilder(const Problem& problem, PlanBuilderOptions options);
 
@@ -118,7 +126,9 @@ class PlanBuilder {
   // Bandwidth stays booked where it was.
   bool relay(int32_t period, const Relay& relay);
 
-  // Returns the tier of the copy of the period's epoch; nullopt when there is none.
+  // The copy of the period's epoch.
+  const Copy& copy(int32_t index) const { return copies_[period(index).epoch]; }
+  // Returns the tier of that copy; nullopt when there is none.
   std::optional<plan::Tier> tier_of_copy(int32_t index) const {
     if (!copy(index).exists()) return std::nullopt;
     return moves_[copy(index).first].tier;
@@ -140,13 +150,6 @@ class PlanBuilder {
   const trace::CopyEpoch& epoch(int32_t index) const {
     return problem_->lifetimes.epochs[period(index).epoch];
   }
-  // The copy that the periods of an epoch use at present.
-  struct Copy {
-    int32_t first = -1;  // the first and the last moved period of the epoch
-    int32_t last = -1;
-    bool exists() const { return first >= 0; }
-  };
-  const Copy& copy(int32_t index) const { return copies_[period(index).epoch]; }
   bool would_write(int32_t index) const;
   bool is_first(int32_t index) const;
   bool tier_has_room(int32_t index, plan::Tier tier) const;

@@ -24,8 +24,8 @@ struct QueueEntry {
 };
 
 // Lazy greedy selection (Minoux, 1978): a score that was computed earlier is an upper bound,
-// because pressure and bandwidth only decrease. The one exception is a copy, which makes the other
-// periods of its epoch cheaper; their candidates are computed again.
+// because pressure and bandwidth only decrease. The one exception is a copy that is made or grows,
+// which makes the other periods of its epoch cheaper; their candidates are computed again.
 class Greedy {
  public:
   Greedy(PlanBuilder& builder, bool timed, double tolerance)
@@ -46,9 +46,10 @@ class Greedy {
         queue_.push({candidate->score(), top.period, top.version});
         continue;
       }
+      const PlanBuilder::Copy before = builder_.copy(top.period);
       builder_.move(*candidate);
       if (observe) observe(*candidate);
-      push_rest_of_epoch(top.period);
+      if (builder_.copy(top.period) != before) push_rest_of_epoch(top.period);
     }
   }
 
