@@ -1,7 +1,6 @@
 #include "planner/bandwidth_ledger.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace teraio::planner {
 namespace {
@@ -31,7 +30,7 @@ BandwidthLedger::BandwidthLedger(const hardware::Hardware& hardware, std::vector
   for (double ns : op_ns) ssd_joint_ns_.push_back(ns * duplex);
   for (Channel& channel : channels_) {
     channel.free_ns = op_ns;
-    channel.open.assign((op_ns.size() + 63) / 64, 0);
+    channel.open = OpSet(count_);
   }
   for (int64_t op = 0; op < count_; ++op) refresh(op);
 }
@@ -55,20 +54,21 @@ void BandwidthLedger::take(size_t channel, int64_t op, double ns) {
 }
 
 void BandwidthLedger::refresh(int64_t op) {
-  const uint64_t bit = uint64_t{1} << (op % 64);
   for (size_t channel = 0; channel < channels_.size(); ++channel) {
-    uint64_t& word = channels_[channel].open[op / 64];
-    const bool open = channels_[channel].bytes_per_ns > 0 && available_ns(channel, op) >= kLeastNs;
-    word = open ? word | bit : word & ~bit;
+    Channel& own = channels_[channel];
+    if (own.bytes_per_ns > 0 && available_ns(channel, op) >= kLeastNs)
+      own.open.insert(op);
+    else
+      own.open.erase(op);
   }
 }
 
 int64_t BandwidthLedger::next_open(const Channel& channel, int64_t op, int64_t bound) const {
   while (op < bound) {
     const int64_t local = op % count_;
-    const uint64_t word = channel.open[local / 64] >> (local % 64);
-    if (word != 0) return std::min(bound, op + std::countr_zero(word));
-    op += std::min(64 - local % 64, count_ - local);
+    const int64_t open = channel.open.next(local, count_);
+    op += open - local;
+    if (open < count_) return std::min(bound, op);
   }
   return bound;
 }
@@ -76,9 +76,9 @@ int64_t BandwidthLedger::next_open(const Channel& channel, int64_t op, int64_t b
 int64_t BandwidthLedger::previous_open(const Channel& channel, int64_t op, int64_t bound) const {
   while (op > bound) {
     const int64_t local = op % count_;
-    const uint64_t word = channel.open[local / 64] << (63 - local % 64);
-    if (word != 0) return std::max(bound, op - std::countl_zero(word));
-    op -= local % 64 + 1;
+    const int64_t open = channel.open.previous(local);
+    op -= local - open;
+    if (open >= 0) return std::max(bound, op);
   }
   return bound;
 }

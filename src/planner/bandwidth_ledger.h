@@ -16,6 +16,7 @@
 
 #include "hardware/hardware.h"
 #include "plan/plan.h"
+#include "planner/op_set.h"
 
 namespace teraio::planner {
 
@@ -60,7 +61,7 @@ class BandwidthLedger {
   struct Channel {
     double bytes_per_ns = 0;
     std::vector<double> free_ns;
-    std::vector<uint64_t> open;  // a bit per op: bandwidth is left there
+    OpSet open;  // the ops in which bandwidth is left
   };
 
   static size_t index(plan::Tier tier, Direction direction) {
