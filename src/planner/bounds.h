@@ -4,8 +4,8 @@
 // The least bytes that must move between two points of the iteration can be computed exactly when
 // tensors may be divided into bytes and all transfers are known in advance: evicting the tensor
 // with the farthest next use is then optimal (Belady, 1966). Reads are counted forwards from any
-// state that fits. Writes are counted backwards, each copy once at the op that made its content,
-// which is the same problem with time reversed. The bound of an iteration is the best way to cut it
+// state that fits. Writes are counted backwards, each copy once at the op that made its content: to
+// offload what was made first is then optimal. The bound of an iteration is the best way to cut it
 // into windows, each of which takes at least its compute time and its transfer time:
 //
 //   ops      0 ......... a ............. b ......... c ...... N

@@ -57,6 +57,20 @@ TEST(MinTraffic, AnActivationIsWrittenOnceHoweverOftenItIsAway) {
   EXPECT_EQ(min_reads(index, 1000, 0, 5).back(), 2000);
 }
 
+// The older tensor, which op 2 uses, could leave at op 3 for nothing else than its own write.
+TEST(MinTraffic, WhatAnOpUsesIsNoReasonToWriteMore) {
+  TraceBuilder builder;
+  const trace::TensorIndex older = builder.transient(1000);
+  const trace::TensorIndex newer = builder.transient(1000);
+  builder.op(100, {.writes = {older}});
+  builder.op(100, {.writes = {newer}});
+  builder.op(100, {.reads = {older}, .workspace_bytes = 1000});
+  builder.op(100, {.workspace_bytes = 1000});
+  builder.op(100, {.reads = {older, newer}});
+  const trace::TraceIndex index(builder.trace());
+  EXPECT_EQ(min_writes(index, 2000, 5, 5).back(), 1000);  // the newer one, away during both ops
+}
+
 TEST(LowerBounds, ComputeAloneWhenEverythingFits) {
   const StepBounds bounds = lower_bounds(two_weights_in_turn(), round_machine(2000), {});
   EXPECT_EQ(bounds.best_ns(), 200);

@@ -354,9 +354,9 @@ TEST_P(GeneratedReplays, AreLegalAndNeverSlowerThanNone) {
   const double with_replays_ns = static_cast<double>(step_ns({.recompute = Recompute::kAll}));
   // Of plans as good as equal, the one that writes less to the drives is returned.
   EXPECT_LE(with_replays_ns, 1.0006 * static_cast<double>(off_ns));
-  const StepBounds bounds = lower_bounds_with_replays(trace, hardware, {}, 16);
+  const StepBounds bounds = lower_bounds_with_replays(trace, hardware, {});
   EXPECT_GE(with_replays_ns, static_cast<double>(bounds.best_ns()));
-  EXPECT_LE(bounds.best_ns(), lower_bounds(trace, hardware, {}, 16).best_ns());
+  EXPECT_LE(bounds.best_ns(), lower_bounds(trace, hardware, {}).best_ns());
   step_ns({.effort = Effort::kBest,
            .recompute = Recompute::kAll,
            .prefer = Prefer::kWear,
