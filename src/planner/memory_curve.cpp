@@ -148,8 +148,16 @@ int64_t MemoryCurve::max(const Part& part) const {
 
 double MemoryCurve::relief(int64_t first, int64_t end, int64_t bytes) const {
   double sum = 0;
-  for_parts(first, end,
-            [&](const Part& part, int64_t) { sum += relief(part, 1, 0, block_count_, bytes, 0); });
+  for_parts(first, end, [&](const Part& part, int64_t) {
+    // From the lowest node that spans the part.
+    size_t node = block_count_ + part.first_block;
+    size_t last = block_count_ + part.last_block;
+    size_t width = 1;
+    for (; node != last; node /= 2, last /= 2) width *= 2;
+    int64_t above = 0;
+    for (size_t over = node / 2; over > 0; over /= 2) above += nodes_[over].pending;
+    sum += relief(part, node, node * width - block_count_, width, bytes, above);
+  });
   return sum;
 }
 

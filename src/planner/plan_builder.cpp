@@ -204,33 +204,41 @@ double PlanBuilder::room_cost(int32_t index) const {
           ledger_.alone_ns(plan::Tier::kSsd, Direction::kWrite, bytes));
 }
 
-std::optional<Candidate> PlanBuilder::candidate_on(int32_t index, plan::Tier tier,
-                                                   bool timed) const {
+std::optional<Candidate> PlanBuilder::untimed_candidate_on(int32_t index, plan::Tier tier) const {
   if (!may_use(index, tier)) return std::nullopt;
-  const trace::InactivePeriod& own = period(index);
-  const int64_t bytes = problem_->size_bytes(index);
-  Candidate candidate{index,   tier, would_write(index),    own.first,
-                      own.end, 0,    read_cost(index, tier)};
+  Candidate candidate{index,
+                      tier,
+                      would_write(index),
+                      period(index).first,
+                      period(index).end,
+                      0,
+                      read_cost(index, tier)};
   if (candidate.writes) candidate.cost += write_cost(index, tier);
   if (tier == plan::Tier::kHost) candidate.cost += room_cost(index);
-  if (timed) {
-    if (ledger_.latency_share(tier, bytes) > options_.latency_share_max) return std::nullopt;
-    const bool first_write = candidate.writes || (is_first(index) && !epoch(index).never_written);
-    if (first_write) {
-      const std::optional<int64_t> free = ledger_.write_end(tier, own.first, own.end, bytes);
-      if (!free) return std::nullopt;
-      candidate.free_from = *free;
-    }
-    const std::optional<int64_t> needed = read_start(index, tier, candidate.free_from);
-    if (!needed) return std::nullopt;
-    candidate.needed_from = *needed;
-    // The period that was the writer becomes a drop, which frees its bytes at once.
-    if (first_write && !candidate.writes) {
-      const Move& writer = moves_[copy(index).first];
-      candidate.benefit += excess_.relief(period(copy(index).first).first, writer.free_from, bytes);
-    }
+  return candidate;
+}
+
+std::optional<Candidate> PlanBuilder::timed_candidate_on(int32_t index, plan::Tier tier) const {
+  const int64_t bytes = problem_->size_bytes(index);
+  if (ledger_.latency_share(tier, bytes) > options_.latency_share_max) return std::nullopt;
+  std::optional<Candidate> candidate = untimed_candidate_on(index, tier);
+  if (!candidate) return std::nullopt;
+  const trace::InactivePeriod& own = period(index);
+  const bool first_write = candidate->writes || (is_first(index) && !epoch(index).never_written);
+  if (first_write) {
+    const std::optional<int64_t> free = ledger_.write_end(tier, own.first, own.end, bytes);
+    if (!free) return std::nullopt;
+    candidate->free_from = *free;
   }
-  candidate.benefit += excess_.relief(candidate.free_from, candidate.needed_from, bytes);
+  const std::optional<int64_t> needed = read_start(index, tier, candidate->free_from);
+  if (!needed) return std::nullopt;
+  candidate->needed_from = *needed;
+  candidate->benefit = excess_.relief(candidate->free_from, candidate->needed_from, bytes);
+  // The period that was the writer becomes a drop, which frees its bytes at once.
+  if (first_write && !candidate->writes) {
+    const Move& writer = moves_[copy(index).first];
+    candidate->benefit += excess_.relief(period(copy(index).first).first, writer.free_from, bytes);
+  }
   return candidate;
 }
 
@@ -241,7 +249,7 @@ std::optional<Candidate> PlanBuilder::early_write_candidate(int32_t index, plan:
   const trace::InactivePeriod& own = period(index);
   const int64_t bytes = problem_->size_bytes(index);
   for (size_t i = 0; i < periods.size() && periods[i] != index; ++i) {
-    const std::optional<Candidate> early = candidate_on(periods[i], tier, true);
+    const std::optional<Candidate> early = timed_candidate_on(periods[i], tier);
     if (!early) continue;
     if (tier_use(tier).max(problem_->position(periods[i]), problem_->end_of_rest(index)) > -bytes)
       continue;
@@ -266,8 +274,8 @@ std::optional<Candidate> PlanBuilder::timed_candidate(int32_t index) const {
   const auto consider = [&](const std::optional<Candidate>& candidate) {
     if (candidate && (!best || worth(*candidate) > worth(*best))) best = candidate;
   };
-  consider(candidate_on(index, plan::Tier::kSsd, true));
-  consider(candidate_on(index, plan::Tier::kHost, true));
+  consider(timed_candidate_on(index, plan::Tier::kSsd));
+  consider(timed_candidate_on(index, plan::Tier::kHost));
   if (!options_.early_writes || !would_write(index)) return best;
   for (plan::Tier tier : {plan::Tier::kSsd, plan::Tier::kHost}) {
     const std::optional<Candidate> early = early_write_candidate(index, tier);
@@ -277,10 +285,17 @@ std::optional<Candidate> PlanBuilder::timed_candidate(int32_t index) const {
 }
 
 std::optional<Candidate> PlanBuilder::untimed_candidate(int32_t index) const {
-  const std::optional<Candidate> ssd = candidate_on(index, plan::Tier::kSsd, false);
-  const std::optional<Candidate> host = candidate_on(index, plan::Tier::kHost, false);
-  if (!ssd || !host) return ssd ? ssd : host;
-  return host->score() > ssd->score() ? host : ssd;
+  const double benefit =
+      excess_.relief(period(index).first, period(index).end, problem_->size_bytes(index));
+  if (benefit <= 0) return std::nullopt;
+  std::optional<Candidate> best;
+  for (plan::Tier tier : {plan::Tier::kSsd, plan::Tier::kHost}) {
+    std::optional<Candidate> candidate = untimed_candidate_on(index, tier);
+    if (!candidate) continue;
+    candidate->benefit = benefit;
+    if (!best || candidate->score() > best->score()) best = candidate;
+  }
+  return best;
 }
 
 // Gives the write of the copy to an earlier period; the period that had it becomes a drop.
@@ -413,7 +428,7 @@ bool PlanBuilder::relocate(int32_t period, plan::Tier tier) {
             [this](int32_t a, int32_t b) { return problem_->position(a) < problem_->position(b); });
   const auto move_all = [&](const std::vector<int32_t>& periods, plan::Tier target) {
     for (int32_t other : periods) {
-      const std::optional<Candidate> candidate = candidate_on(other, target, false);
+      const std::optional<Candidate> candidate = untimed_candidate_on(other, target);
       if (!candidate) return false;
       move(*candidate);
     }

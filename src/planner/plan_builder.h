@@ -96,11 +96,10 @@ class PlanBuilder {
   // can take the period.
   std::optional<Candidate> timed_candidate(int32_t period) const;
   // The same as if bandwidth were unlimited: the bytes are free from the trigger of the offload to
-  // the next use.
+  // the next use. Also nullopt when that relieves nothing.
   std::optional<Candidate> untimed_candidate(int32_t period) const;
-  std::optional<Candidate> untimed_candidate_on(int32_t period, plan::Tier tier) const {
-    return candidate_on(period, tier, false);
-  }
+  // The same on one tier, without its benefit, which may be 0.
+  std::optional<Candidate> untimed_candidate_on(int32_t period, plan::Tier tier) const;
 
   // Moves the period of the candidate, and its early writer.
   void move(const Candidate& candidate);
@@ -167,7 +166,7 @@ class PlanBuilder {
   double read_cost(int32_t index, plan::Tier tier) const;
   double write_cost(int32_t index, plan::Tier tier) const;
   double room_cost(int32_t index) const;
-  std::optional<Candidate> candidate_on(int32_t index, plan::Tier tier, bool timed) const;
+  std::optional<Candidate> timed_candidate_on(int32_t index, plan::Tier tier) const;
   std::optional<Candidate> early_write_candidate(int32_t index, plan::Tier tier) const;
   bool move_discarded(int32_t index);
   void discard_again(int32_t index);

@@ -62,7 +62,7 @@ class Greedy {
   void push(int32_t period) {
     if (builder_.moved(period)) return;
     const std::optional<Candidate> candidate = builder_.untimed_candidate(period);
-    if (!candidate || candidate->benefit <= 0) return;
+    if (!candidate) return;
     queue_.push({candidate->score(), period, ++versions_[period]});
   }
 
