@@ -178,6 +178,10 @@ class ReplaySearch {
     return least - outcomes_.begin();
   }
 
+  double best_known_ns() const {
+    return outcomes_.empty() ? kAnyCost : static_cast<double>(outcomes_[fastest()].step_ns);
+  }
+
   // The outcome with the fewest bytes written among those that are fast enough.
   size_t preferred() const {
     size_t best = fastest();
@@ -360,9 +364,9 @@ class ReplaySearch {
                               int64_t time_limit_ns) const {
     const Outcome* known = best_of(approach);
     const plan::Plan* start = known == nullptr ? nullptr : &known->moves;
-    const SearchOptions search_options = {depth,          time_limit_ns, options_.uses_one_thread,
-                                          options_.stop,  round_factor_, start,
-                                          approach.relays};
+    const SearchOptions search_options = {depth,           time_limit_ns,  options_.uses_one_thread,
+                                          options_.stop,   round_factor_,  start,
+                                          approach.relays, best_known_ns()};
     if (approach == Approach{}) {
       Result<plan::Plan> plan = search_plan(problem_.under(limits), search_options);
       if (!plan.ok()) return plan.status();

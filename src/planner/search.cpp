@@ -64,6 +64,9 @@ constexpr std::array kThoroughNextUse = {
     NextUseOptions{.headroom_share = 0.1, .order = ReturnOrder::kOverTheEndFirst}};
 // The longest trace for which the minimum write set is tried without a write budget.
 constexpr size_t kTinyTraceOps = 500;
+// In long traces, plans by next use and the rounds of a configuration that begin with more than
+// this many times the best step hardly ever become the best.
+constexpr double kHopelessRatio = 1.1;
 // Of plans that do not exist yet.
 constexpr double kUnplannedNs = std::numeric_limits<double>::infinity();
 
@@ -214,6 +217,12 @@ class Search {
     return has_time_limit && clock_.now_ns() > deadline_ns_;
   }
 
+  // Whether what has begun with this step is given up.
+  bool is_hopeless(double step_ns, const Incumbent& incumbent) const {
+    if (!is_long() || is_thorough()) return false;
+    return step_ns > kHopelessRatio * std::min(incumbent.best_ns, options_.best_known_ns);
+  }
+
   // Plans by next use are a start for the rounds.
   void search_freely() {
     if (options_.start != nullptr)
@@ -228,7 +237,10 @@ class Search {
   }
 
   void plan_by_next_use(std::span<const NextUseOptions> variants) {
-    for (const NextUseOptions& options : variants) plan_by_next_use(options);
+    for (const NextUseOptions& options : variants) {
+      plan_by_next_use(options);
+      if (is_hopeless(incumbent_.best_ns, incumbent_)) return;
+    }
   }
 
   void plan_by_next_use(NextUseOptions options) {
@@ -348,7 +360,7 @@ class Search {
       const double drive_share = round % kDriveShareRounds == 0 ? 1 : config.drive_share;
       std::optional<Execution> execution =
           attempt(config, problem, op_ns, prices, drive_share, timing, incumbent);
-      if (!execution) break;
+      if (!execution || is_hopeless(execution->step_ns, incumbent)) break;
       op_ns = std::move(execution->stretched_ns);
       learn(prices, prices_of(ideal_ns_, op_ns, config), config.price_memory);
     }

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 
 #include "base/status.h"
 #include "planner/plan_builder.h"
@@ -35,6 +36,9 @@ struct SearchOptions {
   // A plan of the same problem, which takes the place of the plans by next use. Null: none.
   const plan::Plan* start = nullptr;
   bool relays = false;  // in plans by next use: see NextUseOptions
+  // The step of the best plan that is known, of any start. In long traces, what is far from it
+  // after its first plan is given up.
+  double best_known_ns = std::numeric_limits<double>::infinity();
 };
 
 // Returns the best plan found. The work of the first two depths is the same in every run. When
