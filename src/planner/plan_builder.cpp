@@ -361,6 +361,7 @@ bool PlanBuilder::move_discarded(int32_t index) {
   const trace::InactivePeriod& own = period(index);
   options_.fixed_periods[index] = false;
   excess_.add(own.first, own.end, problem_->size_bytes(index));
+  if (excess_.max(own.first, own.end) <= 0) return true;
   const std::optional<Candidate> candidate = timed_candidate(index);
   if (!candidate) return false;
   move(*candidate);

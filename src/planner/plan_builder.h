@@ -103,8 +103,8 @@ class PlanBuilder {
 
   // Moves the period of the candidate, and its early writer.
   void move(const Candidate& candidate);
-  // Moves discarded periods instead. Returns false, and changes no discard, when the bandwidth or
-  // the memory that is left does not allow it.
+  // Lets tensors stay in discarded periods where memory is left, and otherwise moves them. Returns
+  // false, and changes no discard, when the bandwidth or the memory does not allow it.
   bool move_instead(const std::vector<int32_t>& discarded);
   // Reverts the move of a period. Returns false, and changes nothing, for the writer of a copy that
   // other periods use.

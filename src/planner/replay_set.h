@@ -47,10 +47,10 @@ std::vector<int32_t> choose_replays(const Problem& problem,
 std::vector<int32_t> periods_of(const std::vector<ReplayCandidate>& candidates,
                                 const std::vector<int32_t>& chosen);
 
-// Returns the periods, which are those of candidates, without the ones whose tensors can move
-// instead: in the bandwidth, the memory and the room on the tiers that are left on the timeline
-// `op_ns` beside the other transfers. The most expensive replays per byte go first. A pure
-// function.
+// Returns the periods, which are those of candidates, without the ones whose tensors can stay on
+// the device or move instead: in the bandwidth, the memory and the room on the tiers that are left
+// on the timeline `op_ns` beside the other transfers. The most expensive replays per byte go first.
+// A pure function.
 std::vector<int32_t> without_movable(const Problem& problem,
                                      const std::vector<ReplayCandidate>& candidates,
                                      const std::vector<int32_t>& periods,

@@ -245,6 +245,25 @@ TEST_F(ReplaySetTest, WhatIdleBandwidthCanMoveIsNotMadeAgain) {
   EXPECT_FALSE(moved_in(500)) << "the read would begin while memory is full";
 }
 
+TEST_F(ReplaySetTest, WhatFitsBesideTheMovesIsNotMadeAgain) {
+  builder = TraceBuilder();
+  x = builder.persistent(1000);
+  norm = builder.transient(1000);
+  builder.op(100, {.reads = {x}});
+  builder.op(1500);
+  builder.op(10, {.writes = {norm}, .replayable = true});
+  builder.op(3000, {.workspace_bytes = 2000});  // no time to move the new tensor
+  builder.op(100, {.reads = {norm}});
+  builder.op(3000, {.workspace_bytes = 3000});  // the weight has to be away
+  builder.op(1500);
+  limits.device_budget_bytes = 3000;
+  const Problem& now = problem();
+  const auto candidates = find_replay_candidates(now, Recompute::kAll, now.op_ns());
+  const std::vector<int32_t> periods = chosen_periods({.transfer_share = 0});
+  EXPECT_EQ(periods.size(), 1);
+  EXPECT_TRUE(without_movable(now, candidates, periods, now.op_ns()).empty());
+}
+
 // --- Whole plans ---
 
 TEST(Recomputation, HidesWhatNoTransferCan) {
