@@ -57,7 +57,7 @@ TEST(MinTraffic, AnActivationIsWrittenOnceHoweverOftenItIsAway) {
   EXPECT_EQ(min_reads(index, 1000, 0, 5).back(), 2000);
 }
 
-// The older tensor, which op 2 uses, could leave at op 3 for nothing else than its own write.
+// Either tensor may be away at op 3. The newer one is away at op 2 anyway, which uses the other.
 TEST(MinTraffic, WhatAnOpUsesIsNoReasonToWriteMore) {
   TraceBuilder builder;
   const trace::TensorIndex older = builder.transient(1000);
