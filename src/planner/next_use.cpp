@@ -4,7 +4,6 @@
 #include <array>
 #include <numeric>
 #include <ranges>
-#include <tuple>
 #include <utility>
 
 #include "planner/relay_choice.h"
@@ -25,8 +24,7 @@ NextUse::NextUse(const Problem& problem, const NextUseOptions& options)
   for (int64_t& bytes : least_excess_bytes_) bytes = std::min<int64_t>(bytes - target_bytes, 0);
   std::iota(order_.begin(), order_.end(), 0);
   std::ranges::sort(order_, {}, [&](int32_t period) {
-    const bool waits = options.order == ReturnOrder::kOverTheEndFirst && !is_over_the_end(period);
-    return std::tuple(waits, problem.lifetimes.periods[period].end % problem.op_count(), period);
+    return std::pair(problem.lifetimes.periods[period].end % problem.op_count(), period);
   });
 }
 
@@ -151,10 +149,13 @@ int64_t NextUse::last_stay(int64_t first, int64_t end, int64_t size_bytes,
   return low;
 }
 
+// Over the end of the iteration, only into memory that all others have left: of the tensors that
+// the last ops use, parameters and optimizer states are used the latest.
 void NextUse::return_in_order(MemoryCurve& excess) {
   for (PeriodMove& move : moves_) move.moved = true;
-  const int64_t limit = options_.order == ReturnOrder::kNextUse ? 0 : problem_.op_count();
-  const auto earliest = [&](int32_t index) { return is_over_the_end(index) ? limit : 0; };
+  const auto earliest = [&](int32_t index) {
+    return is_over_the_end(index) ? problem_.op_count() : 0;
+  };
   if (options_.reads_late)
     for (int32_t index : order_) {
       const bool stays = excess.max(moves_[index].free_from, moves_[index].needed_from) <=
@@ -164,7 +165,7 @@ void NextUse::return_in_order(MemoryCurve& excess) {
     }
   for (int32_t index : order_) return_from(earliest(index), index, excess);
   for (int32_t index : order_)
-    if (limit > 0 && is_over_the_end(index)) return_from(0, index, excess);
+    if (is_over_the_end(index)) return_from(0, index, excess);
 }
 
 // The tensor comes back as early as memory allows, but not before `op`. One that waits to be freed

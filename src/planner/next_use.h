@@ -21,18 +21,9 @@
 
 namespace teraio::planner {
 
-// Which tensors come back first. Periods that reach over the end of the iteration are those of
-// parameters and optimizer states: of the tensors that the last ops use, these are used the latest.
-enum class ReturnOrder : uint8_t {
-  kNextUse,          // in the order in which an iteration uses them
-  kEndOfStepLast,    // the same, but over the end only into memory that all others have left
-  kOverTheEndFirst,  // those over the end before all others: where the update waits for its reads
-};
-
 struct NextUseOptions {
   // The share of the budget that is left for tensors that are being written.
   double headroom_share = 0;
-  ReturnOrder order = ReturnOrder::kEndOfStepLast;
   // Whether memory is taken for reads only from where the channel can begin with them: tensors then
   // stay that would leave for reads which wait. Otherwise reads take it as early as they can.
   bool reads_late = false;

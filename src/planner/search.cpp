@@ -47,21 +47,15 @@ constexpr double kFullDuplex = 2;
 constexpr int kNextUseRounds = 3;
 constexpr int kRelayRounds = 2;  // with relays, which begin in the second one: more are no better
 constexpr SearchConfig kNextUseConfig = {};
-constexpr std::array kNextUse = {NextUseOptions{.order = ReturnOrder::kNextUse},
-                                 NextUseOptions{.order = ReturnOrder::kOverTheEndFirst},
-                                 NextUseOptions{.reads_late = true},
+constexpr std::array kNextUse = {NextUseOptions{.reads_late = true},
                                  NextUseOptions{.headroom_share = 0.1, .reads_late = true}};
 // Of long traces: their writes are late, and so are their reads.
 constexpr std::array kLongNextUse = {NextUseOptions{.headroom_share = 0.05, .reads_late = true},
                                      NextUseOptions{.headroom_share = 0.1, .reads_late = true},
                                      NextUseOptions{.headroom_share = 0.2, .reads_late = true}};
 constexpr std::array kThoroughNextUse = {
-    NextUseOptions{},
-    NextUseOptions{.headroom_share = 0.1},
-    NextUseOptions{.headroom_share = 0.2},
-    NextUseOptions{.headroom_share = 0.05, .reads_late = true},
-    NextUseOptions{.headroom_share = 0.1, .order = ReturnOrder::kNextUse},
-    NextUseOptions{.headroom_share = 0.1, .order = ReturnOrder::kOverTheEndFirst}};
+    NextUseOptions{}, NextUseOptions{.headroom_share = 0.1}, NextUseOptions{.headroom_share = 0.2},
+    NextUseOptions{.headroom_share = 0.05, .reads_late = true}};
 // The longest trace for which the minimum write set is tried without a write budget.
 constexpr size_t kTinyTraceOps = 500;
 // In long traces, plans by next use and the rounds of a configuration that begin with more than

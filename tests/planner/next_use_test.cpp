@@ -48,10 +48,9 @@ class NextUseTest : public ::testing::Test {
   std::optional<plan::Plan> settled(double headroom_share = 0) {
     std::optional<plan::Plan> plan;
     solve([&](const Problem& problem) {
-      NextUse next_use(problem, {.headroom_share = headroom_share,
-                                 .order = order_,
-                                 .reads_late = reads_late_,
-                                 .relays = relays_});
+      NextUse next_use(
+          problem,
+          {.headroom_share = headroom_share, .reads_late = reads_late_, .relays = relays_});
       for (int round = 0; round < 3; ++round) plan = next_use.next(Timeline(problem.op_ns()));
     });
     return plan;
@@ -75,7 +74,6 @@ class NextUseTest : public ::testing::Test {
   }
 
   bool reads_late_ = false;
-  ReturnOrder order_ = ReturnOrder::kEndOfStepLast;
   bool relays_ = false;
   trace::Trace trace_;
   hardware::Hardware hardware_;
@@ -91,8 +89,6 @@ TEST_F(NextUseTest, WhatIsUsedNextStays) {
 TEST_F(NextUseTest, TheNextIterationWaitsForTheEndOfThisOne) {
   make({50, 50, 50}, {1, 2, 2, 0, 2, 0}, 100, 0);
   EXPECT_THAT(moved(), UnorderedElementsAre(0, 1, 2));
-  order_ = ReturnOrder::kNextUse;
-  EXPECT_THAT(moved(), UnorderedElementsAre(0, 0, 2, 2));
 }
 
 // Reads that take memory long before the channel comes to them drive out what could have stayed.
