@@ -110,6 +110,8 @@ class PlanBuilder {
   // other periods use.
   bool revert(int32_t period);
 
+  // Keeps `size_bytes` of the budget free; negative: gives them back.
+  void keep_free(int64_t size_bytes) { excess_.add(0, problem_->op_count(), size_bytes); }
   // Discards the planned times: every move frees its bytes from its trigger to the next use.
   void forget_timing();
   // Moves all moved periods of an epoch, of which there must be one, and `period` to `tier`,

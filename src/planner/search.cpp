@@ -385,12 +385,12 @@ class Search {
     options.op_weights = prices;
     for (size_t k = 0; k < prices.size(); ++k) options.op_weights[k] *= op_ns[k];
     PlanBuilder builder(problem, std::move(options));
-    select_in_time(builder, config.tolerance);
+    select_in_time(builder, config.tolerance, config.headroom_share);
     if (Status status = select_to_fit(builder, config.tolerance); !status.ok()) {
       incumbent.failure = status;
       return std::nullopt;
     }
-    revert_unneeded(builder);
+    if (config.headroom_share == 0) revert_unneeded(builder);
     std::optional<Execution> direct = evaluate_writes(builder, op_ns, timing, incumbent);
     if (!direct || done(incumbent) || !has_relays() || !relay_writes(builder, op_ns)) return direct;
     std::optional<Execution> relayed = evaluate_writes(builder, op_ns, timing, incumbent);

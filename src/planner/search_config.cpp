@@ -10,8 +10,12 @@ namespace {
 
 constexpr SearchConfig kFirst = {.rounds = 3, .starts_ideal = true, .drive_share = 0.6};
 constexpr SearchConfig kSecond = {.rounds = 3, .host_price = 0.7};
-constexpr SearchConfig kSecondWithRelays = {
-    .rounds = 3, .tolerance = 0.023, .price_reach = 0.033, .price_memory = 0.8, .host_price = 0.6};
+constexpr SearchConfig kSecondWithRelays = {.rounds = 3,
+                                            .tolerance = 0.023,
+                                            .price_reach = 0.033,
+                                            .price_memory = 0.8,
+                                            .host_price = 0.6,
+                                            .headroom_share = 0.03};
 constexpr std::array kFast = {kFirst, kSecond};
 constexpr std::array kFastWithRelays = {kFirst, kSecondWithRelays};
 constexpr std::array<SearchConfig, 13> kBest = {
@@ -21,18 +25,28 @@ constexpr std::array<SearchConfig, 13> kBest = {
                  .price_floor = 0.032,
                  .price_reach = 0.002,
                  .price_memory = 0.6,
-                 .drive_share = 0.53},
+                 .drive_share = 0.53,
+                 .headroom_share = 0.03},
     SearchConfig{.rounds = 10,
                  .tolerance = 0.023,
                  .price_reach = 0.033,
                  .price_memory = 0.8,
-                 .host_price = 0.48},
-    SearchConfig{.rounds = 10, .host_price = 0.7},
+                 .host_price = 0.48,
+                 .headroom_share = 0.03},
+    SearchConfig{.rounds = 10, .host_price = 0.7, .headroom_share = 0.03},
     SearchConfig{.rounds = 10, .starts_ideal = true, .drive_share = 0.6},
-    SearchConfig{.rounds = 10, .price_floor = 0.05, .prices_writes = true, .host_price = 0.3},
+    SearchConfig{.rounds = 10,
+                 .price_floor = 0.05,
+                 .prices_writes = true,
+                 .host_price = 0.3,
+                 .headroom_share = 0.02},
     SearchConfig{.rounds = 10, .tolerance = 0.02, .price_floor = 0.05, .prices_writes = true},
-    SearchConfig{.rounds = 8, .price_reach = 0.005},
-    SearchConfig{.rounds = 10, .tolerance = 0.01, .price_floor = 0.05, .latency_share_max = 0.006},
+    SearchConfig{.rounds = 8, .price_reach = 0.005, .headroom_share = 0.03},
+    SearchConfig{.rounds = 10,
+                 .tolerance = 0.01,
+                 .price_floor = 0.05,
+                 .latency_share_max = 0.006,
+                 .headroom_share = 0.05},
     SearchConfig{.rounds = 8,
                  .tolerance = 0.01,
                  .price_reach = 0.05,
@@ -83,6 +97,7 @@ SearchConfig drawn_config(uint32_t number) {
   config.latency_share_max = uniform(0, 1) < 0.7 ? 1 : log_uniform(0.003, 0.1);
   config.host_price = uniform(0, 1) < 0.5 ? 0 : log_uniform(0.1, 4);
   config.drive_share = uniform(0, 1) < 0.5 ? 1 : uniform(0.4, 1);
+  config.headroom_share = uniform(0, 1) < 0.3 ? 0 : uniform(0, 0.06);
   return config;
 }
 

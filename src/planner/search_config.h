@@ -25,6 +25,9 @@ struct SearchConfig {
   double latency_share_max = 1;  // see PlanBuilderOptions
   // Of two rounds in three: see PlanBuilderOptions.
   double drive_share = 1;
+  // Of the budget, left free by moves where bandwidth allows it: writes that end late then keep
+  // fewer reads waiting, for more bytes that move. 0: moves that no op needs are reverted.
+  double headroom_share = 0;
 };
 
 std::span<const SearchConfig> fast_configs(bool has_relays);

@@ -180,9 +180,13 @@ bool relocate_some(PlanBuilder& builder) {
 
 }  // namespace
 
-void select_in_time(PlanBuilder& builder, double tolerance,
+void select_in_time(PlanBuilder& builder, double tolerance, double headroom_share,
                     const std::function<void(const Candidate&)>& observe) {
+  const auto budget_bytes = static_cast<double>(builder.problem().budget_bytes());
+  const auto headroom_bytes = static_cast<int64_t>(headroom_share * budget_bytes);
+  builder.keep_free(headroom_bytes);
   Greedy(builder, true, tolerance).run(observe);
+  builder.keep_free(-headroom_bytes);
 }
 
 Status select_to_fit(PlanBuilder& builder, double tolerance) {

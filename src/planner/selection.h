@@ -12,9 +12,9 @@ namespace teraio::planner {
 
 // Moves periods while some op needs more than the budget and the transfers of a period fit into the
 // bandwidth that is left. Each choice has a score within `tolerance` of the best one: 0 is the
-// exact greedy choice, a few percent are much faster. Calls `observe`, when given, with every
-// choice.
-void select_in_time(PlanBuilder& builder, double tolerance,
+// exact greedy choice, a few percent are much faster. `headroom_share` of the budget is left free
+// where bandwidth allows it. Calls `observe`, when given, with every choice.
+void select_in_time(PlanBuilder& builder, double tolerance, double headroom_share = 0,
                     const std::function<void(const Candidate&)>& observe = {});
 
 // Moves periods until every op fits, however long their transfers take. Does nothing when every op

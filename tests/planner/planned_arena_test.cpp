@@ -57,6 +57,7 @@ class PlannedStep {
       add_op(op, run.op_start_ns[op]);
     for (const simulate::TransferRecord& transfer : run.transfers) add_transfer(transfer);
     std::stable_sort(events_.begin(), events_.end());
+    leave_out_deaths_elsewhere();
   }
 
   int64_t step_ns() const { return step_ns_; }
@@ -113,6 +114,16 @@ class PlannedStep {
     if (bytes < device::kPageBytes) return;
     events_.push_back({(time_ns + step_ns_) % step_ns_, is_allocation, tensor,
                        align_up(bytes, device::kPageBytes)});
+  }
+  // What is freed while it is on a tier gives no device memory back.
+  void leave_out_deaths_elsewhere() {
+    std::vector<bool> is_away(index_.tensor_count());
+    std::erase_if(events_, [&](const MemoryEvent& event) {
+      if (event.tensor == kWorkspace) return false;
+      const bool was_away = is_away[event.tensor];
+      is_away[event.tensor] = !event.is_allocation;
+      return was_away && !event.is_allocation;
+    });
   }
   bool is_allocated_next(trace::TensorIndex tensor) const {
     const auto next = std::ranges::find(events_, tensor, &MemoryEvent::tensor);

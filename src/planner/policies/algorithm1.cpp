@@ -25,7 +25,7 @@ Result<PlanBuilder> build_by_algorithm1(const Problem& problem,
   options.early_writes = false;
   options.op_ns = problem.op_ns();
   PlanBuilder builder(problem, std::move(options));
-  select_in_time(builder, 0, [&](const Candidate& candidate) {
+  select_in_time(builder, 0, 0, [&](const Candidate& candidate) {
     if (observe) observe(round_of(problem, candidate));
   });
   TERAIO_RETURN_IF_ERROR(select_to_fit(builder, 0));
