@@ -48,7 +48,7 @@ std::optional<plan::Plan> NextUse::next(const Timeline& timeline) {
 void NextUse::leave_all() {
   for (size_t i = 0; i < moves_.size(); ++i) {
     const trace::InactivePeriod& period = problem_.lifetimes.periods[i];
-    moves_[i].leaves_at = moves_[i].free_from = period.first;
+    moves_[i].free_from = period.first;
     moves_[i].needed_from = period.end;
   }
 }

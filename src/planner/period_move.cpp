@@ -15,7 +15,7 @@ trace::OpIndex in_iteration(int64_t op, const Problem& problem) {
 plan::Migration leaving(const Problem& problem, const trace::InactivePeriod& period,
                         const PeriodMove& move) {
   return {period.tensor, move.writes ? plan::Action::kOffload : plan::Action::kDrop,
-          in_iteration(move.relay ? move.relay->rests_at : move.leaves_at, problem),
+          in_iteration(move.relay ? move.relay->rests_at : period.first, problem),
           in_iteration(period.deadline(), problem), move.leaves_for()};
 }
 

@@ -22,13 +22,12 @@ struct Relay {
   int64_t free_from = 0;
 };
 
-// The tensor leaves at `leaves_at`, its bytes are free from `free_from`, when its write is expected
-// to end, to `needed_from`, when its read may start. Ops are unrolled. A value type.
+// The tensor leaves when it becomes idle. Its bytes are free from `free_from`, when its write is
+// expected to end, to `needed_from`, when its read may start. Ops are unrolled. A value type.
 struct PeriodMove {
   bool moved = false;
   bool writes = false;  // an offload; otherwise a drop, which uses the copy of an earlier move
   plan::Tier tier = plan::Tier::kSsd;  // that it comes back from
-  int64_t leaves_at = 0;
   int64_t free_from = 0;
   int64_t needed_from = 0;
   std::optional<Relay> relay = {};  // of a move that writes, to the drives

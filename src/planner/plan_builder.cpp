@@ -334,8 +334,7 @@ void PlanBuilder::move_alone(const Candidate& candidate) {
   const int64_t planned_from =
       std::min(candidate.needed_from,
                read_start(candidate.period, candidate.tier, candidate.free_from).value_or(own.end));
-  move = {{true, candidate.writes, candidate.tier, own.first, candidate.free_from,
-           candidate.needed_from},
+  move = {{true, candidate.writes, candidate.tier, candidate.free_from, candidate.needed_from},
           planned_from,
           {},
           {}};
@@ -414,7 +413,6 @@ void PlanBuilder::forget_timing() {
     excess_.add(move.needed_from, own.end, -bytes);
     move.free_from = own.first;
     move.needed_from = own.end;
-    move.leaves_at = own.first;
   }
 }
 
@@ -452,14 +450,6 @@ void PlanBuilder::set_needed_from(int32_t index, int64_t op) {
   excess_.add(op, move.needed_from, bytes);
   excess_.add(move.needed_from, op, -bytes);
   move.needed_from = op;
-}
-
-void PlanBuilder::postpone_write(int32_t index, int64_t op) {
-  Move& move = moves_[index];
-  move.leaves_at = op;
-  if (op <= move.free_from) return;
-  excess_.add(move.free_from, op, problem_->size_bytes(index));
-  move.free_from = op;
 }
 
 bool PlanBuilder::relay(int32_t index, const Relay& relay) {

@@ -119,9 +119,6 @@ class PlanBuilder {
   bool relocate(int32_t period, plan::Tier tier);
   // Changes the op from which the bytes of a moved period are needed again.
   void set_needed_from(int32_t period, int64_t op);
-  // Issues the write of a moved period at `op`, which lies between its trigger so far and
-  // needed_from. Its bandwidth stays booked where it was.
-  void postpone_write(int32_t period, int64_t op);
   // Has a moved period that writes to the drives rest in host memory first. Returns false, and
   // changes nothing, when the device or the bandwidth of host memory has no room for that.
   // Bandwidth stays booked where it was.

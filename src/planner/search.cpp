@@ -27,13 +27,6 @@ constexpr double kReadAheadShare = 0.015;
 // Early reads compensate for drives that are slow at times. A plan with limited read-ahead is
 // preferred only when it takes less than this share of the step of the other plan.
 constexpr double kLimitedReadsRatioMax = 0.995;
-// Writes are postponed where ops wait for more than this share of the time around them. That
-// time is short, so that writes go on right after a burst of reads.
-constexpr double kLateWriteShare = 0.1;
-constexpr double kLateWriteReach = 0.005;
-// Later rounds postpone writes only when that has made the step shorter than this times the other.
-// A smaller gain in one round says little about the next.
-constexpr double kLateWritesRatioMax = 0.995;
 // The first of so many rounds may book all of the drives.
 constexpr int kDriveShareRounds = 3;
 // The search ends when a step takes at most this times the lower bound.
@@ -41,8 +34,6 @@ constexpr double kGoodEnough = 1.0002;
 // A search ends when so many pairs of drawn configurations in a row gain nothing. On most traces
 // the time limit ends it earlier.
 constexpr int kIdlePairsMax = 100;
-// Of drives whose directions do not share bandwidth: see hardware.h.
-constexpr double kFullDuplex = 2;
 // Plans by next use settle after a few rounds.
 constexpr int kNextUseRounds = 3;
 constexpr int kRelayRounds = 2;  // with relays, which begin in the second one: more are no better
@@ -155,16 +146,6 @@ struct Incumbent {
 // When reads start: as early as memory allows, or at most kReadAheadShare ahead. The first round of
 // a configuration tries both; the later rounds use the better one.
 enum class ReadTiming : uint8_t { kUndecided, kEarly, kLimited };
-
-// When writes start: as soon as tensors are idle, or after the waits of the timeline. The first
-// round of a configuration whose timeline has waits tries both, and the later rounds use one of
-// them (kLateWritesRatioMax).
-enum class WriteTiming : uint8_t { kUndecided, kAtOnce, kLate };
-
-struct Timing {
-  ReadTiming reads = ReadTiming::kUndecided;
-  WriteTiming writes = WriteTiming::kUndecided;
-};
 
 class Search {
  public:
@@ -335,11 +316,6 @@ class Search {
            problem_.tier_capacity_bytes(plan::Tier::kHost) > 0;
   }
 
-  static bool drives_share_directions(const Problem& problem) {
-    return problem.tier_capacity_bytes(plan::Tier::kSsd) > 0 &&
-           hardware::ssd_duplex(problem.hardware) < kFullDuplex;
-  }
-
   // Runs the rounds of a configuration, starting on the best timeline known.
   Incumbent run_config(const SearchConfig& config, const Problem& problem,
                        Incumbent incumbent) const {
@@ -347,13 +323,12 @@ class Search {
     std::vector<double> prices;
     if (!config.starts_ideal && incumbent.timeline_step_ns != kUnplannedNs)
       prices = prices_of(ideal_ns_, op_ns, config);
-    Timing timing;
-    if (!drives_share_directions(problem)) timing.writes = WriteTiming::kAtOnce;
+    ReadTiming reads = ReadTiming::kUndecided;
     const int rounds = config.rounds * (is_thorough() ? 1 : options_.round_factor);
     for (int round = 0; round < rounds && !done(incumbent); ++round) {
       const double drive_share = round % kDriveShareRounds == 0 ? 1 : config.drive_share;
       std::optional<Execution> execution =
-          attempt(config, problem, op_ns, prices, drive_share, timing, incumbent);
+          attempt(config, problem, op_ns, prices, drive_share, reads, incumbent);
       if (!execution || is_hopeless(execution->step_ns, incumbent)) break;
       op_ns = std::move(execution->stretched_ns);
       learn(prices, prices_of(ideal_ns_, op_ns, config), config.price_memory);
@@ -370,7 +345,7 @@ class Search {
   std::optional<Execution> attempt(const SearchConfig& config, const Problem& problem,
                                    const std::vector<double>& op_ns,
                                    const std::vector<double>& prices, double drive_share,
-                                   Timing& timing, Incumbent& incumbent) const {
+                                   ReadTiming& reads, Incumbent& incumbent) const {
     PlanBuilderOptions options;
     options.drive_share = drive_share;
     options.early_writes = config.early_writes;
@@ -391,36 +366,10 @@ class Search {
       return std::nullopt;
     }
     if (config.headroom_share == 0) revert_unneeded(builder);
-    std::optional<Execution> direct = evaluate_writes(builder, op_ns, timing, incumbent);
+    std::optional<Execution> direct = evaluate_reads(builder, op_ns, reads, incumbent);
     if (!direct || done(incumbent) || !has_relays() || !relay_writes(builder, op_ns)) return direct;
-    std::optional<Execution> relayed = evaluate_writes(builder, op_ns, timing, incumbent);
+    std::optional<Execution> relayed = evaluate_reads(builder, op_ns, reads, incumbent);
     return relayed && relayed->step_ns < direct->step_ns ? relayed : direct;
-  }
-
-  // Evaluates the moves with both timings of writes, or with the one that is decided, and decides.
-  std::optional<Execution> evaluate_writes(const PlanBuilder& builder,
-                                           const std::vector<double>& op_ns, Timing& timing,
-                                           Incumbent& incumbent) const {
-    std::optional<Execution> at_once;
-    if (timing.writes != WriteTiming::kLate)
-      at_once = evaluate_reads(builder, op_ns, timing.reads, incumbent);
-    if (timing.writes == WriteTiming::kAtOnce || (at_once && done(incumbent))) return at_once;
-    PlanBuilder postponed = builder;
-    const bool differs = write_late(postponed, waiting_ops(op_ns));
-    if (!differs && at_once) return at_once;
-    std::optional<Execution> late =
-        evaluate_reads(std::move(postponed), op_ns, timing.reads, incumbent);
-    const bool is_better =
-        late && (!at_once || late->step_ns < kLateWritesRatioMax * at_once->step_ns);
-    timing.writes = is_better ? WriteTiming::kLate : WriteTiming::kAtOnce;
-    return is_better ? late : at_once;
-  }
-
-  std::vector<bool> waiting_ops(const std::vector<double>& op_ns) const {
-    std::vector<bool> waits;
-    for (double share : waiting_share(ideal_ns_, op_ns, kLateWriteReach))
-      waits.push_back(share > kLateWriteShare);
-    return waits;
   }
 
   std::optional<Execution> evaluate_reads(PlanBuilder builder, const std::vector<double>& op_ns,

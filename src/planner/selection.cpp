@@ -114,22 +114,6 @@ void restore_timing(PlanBuilder& builder) {
     start_read_from(builder, period, builder.at(period).planned_from);
 }
 
-// Returns the writing moves whose tensors become idle while ops wait, the latest first: the later a
-// write, the shorter the time for which its memory is needed.
-std::vector<int32_t> writes_while_waiting(const PlanBuilder& builder,
-                                          const std::vector<bool>& waits) {
-  const Problem& problem = builder.problem();
-  const auto first = [&](int32_t period) { return problem.lifetimes.periods[period].first; };
-  std::vector<int32_t> periods = moved_periods(builder);
-  std::erase_if(periods, [&](int32_t period) {
-    return !builder.at(period).writes || builder.at(period).relay ||
-           !waits[first(period) % problem.op_count()];
-  });
-  std::sort(periods.begin(), periods.end(),
-            [&](int32_t a, int32_t b) { return std::pair(first(a), a) > std::pair(first(b), b); });
-  return periods;
-}
-
 Status does_not_fit(const PlanBuilder& builder) {
   const Problem& problem = builder.problem();
   const int64_t last = problem.op_count();
@@ -217,22 +201,6 @@ void revert_unneeded(PlanBuilder& builder) {
 void prefetch_early(PlanBuilder& builder) {
   for (int32_t period : reads_by_deadline(builder))
     start_read_from(builder, period, builder.problem().lifetimes.periods[period].first + 1);
-}
-
-bool write_late(PlanBuilder& builder, const std::vector<bool>& waits) {
-  const Problem& problem = builder.problem();
-  bool any = false;
-  for (int32_t period : writes_while_waiting(builder, waits)) {
-    const PlanBuilder::Move& move = builder.at(period);
-    int64_t op = problem.lifetimes.periods[period].first;
-    const auto is_waiting = [&] { return waits[op % problem.op_count()]; };
-    while (op < move.needed_from - 1 && is_waiting()) ++op;
-    if (is_waiting()) continue;  // the read begins first
-    if (builder.excess().max(move.free_from, op) > -problem.size_bytes(period)) continue;
-    builder.postpone_write(period, op);
-    any = true;
-  }
-  return any;
 }
 
 bool relay_writes(PlanBuilder& builder, const std::vector<double>& op_ns) {

@@ -29,11 +29,6 @@ void revert_unneeded(PlanBuilder& builder);
 // channels never idle while there is room.
 void prefetch_early(PlanBuilder& builder);
 
-// Postpones writes that would begin while ops wait (`waits`: per op) until they do not, where
-// memory allows it. Drives that share their bandwidth between the directions then read at their
-// full rate. Returns whether a write was postponed. To be called before reads are made earlier.
-bool write_late(PlanBuilder& builder, const std::vector<bool>& waits);
-
 // Has writes to the drives rest in host memory first where that frees the device: see RelayChoice.
 // `op_ns`: the timeline. Returns whether there are any. To be called before reads are made earlier.
 bool relay_writes(PlanBuilder& builder, const std::vector<double>& op_ns);

@@ -112,63 +112,6 @@ TEST(Planner, NeedsRoomOnATierForWhatIsNotUsedAnyMore) {
             ErrorCode::kOutOfSpace);
 }
 
-// Both weights return for ops 0 and 1. X (tensor 0) is written and has to leave again before the
-// activations A and B (tensors 2 and 3) need its memory; Y (tensor 1) is only read:
-//
-//   op        0   1   2        3
-//   ns        1   1   1,000    1,000
-//   X   100   W   .   .        .
-//   Y   100       r   .        .
-//   A  `a`            W        r
-//   B  `b`                     W
-PlannedCase burst(int64_t a_bytes, int64_t b_bytes, double duplex) {
-  using testing::op;
-  using testing::tensor;
-  PlannedCase burst{{"burst",
-                     "modelled",
-                     {tensor(1, 100, true), tensor(2, 100, true), tensor(3, a_bytes, false),
-                      tensor(4, b_bytes, false)},
-                     {op({}, {0}, {}, 1), op({1}, {}, {}, 1), op({}, {2}, {}, 1'000),
-                      op({2}, {3}, {2, 3}, 1'000)}},
-                    machine(300)};
-  burst.hardware.drives[0].duplex = duplex;
-  return burst;
-}
-
-struct PlannedBurst {
-  trace::OpIndex write_op = 0;  // where the only write begins
-  int64_t step_ns = 0;
-};
-
-PlannedBurst planned_burst(const PlannedCase& burst) {
-  const plan::Plan plan = burst.planned(kOnlyMoves);
-  PlannedBurst result;
-  EXPECT_EQ(written_bytes(plan, burst.trace), 100);
-  for (const plan::Migration& migration : plan.migrations)
-    if (migration.action == plan::Action::kOffload) result.write_op = migration.trigger_op;
-  result.step_ns = burst.run_of(plan).step_ns;
-  return result;
-}
-
-// Two reads of 100 ns, the second one from op 0 on.
-constexpr int64_t kBurstStepNs = 2'002 + 199;
-
-TEST(Planner, WritesAfterTheReadsThatOpsWaitForWhereTheyShareTheDrive) {
-  const PlannedBurst shared = planned_burst(burst(100, 200, 1.0));
-  EXPECT_EQ(shared.write_op, 2);
-  EXPECT_EQ(shared.step_ns, kBurstStepNs);
-}
-
-TEST(Planner, WritesAtOnceWhereReadsDoNotShareTheDrive) {
-  const PlannedBurst apart = planned_burst(burst(100, 200, 2.0));
-  EXPECT_EQ(apart.write_op, 1);
-  EXPECT_EQ(apart.step_ns, kBurstStepNs);
-}
-
-TEST(Planner, WritesAtOnceWhereTheNextOpNeedsTheMemory) {
-  EXPECT_EQ(planned_burst(burst(250, 50, 1.0)).write_op, 1);
-}
-
 // Frozen weights need no write at all.
 TEST(Planner, DropsWhatIsNeverWritten) {
   trace::Trace trace = testing::weight_and_activation();
