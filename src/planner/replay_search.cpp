@@ -25,6 +25,7 @@ constexpr size_t kStretchedSets = 2;  // the first ones are chosen again on stre
 constexpr std::array kFastSets = {
     ReplaySetOptions{.transfer_share = 1},
     ReplaySetOptions{.transfer_share = 1, .cheap_first = true},
+    ReplaySetOptions{.transfer_share = 0, .cost_share_max = kCheapCostShare},
     ReplaySetOptions{.transfer_share = 0, .cost_share_max = kAnyCost}};
 // Of long traces: those that are chosen in seconds, because no transfers are booked for them. The
 // best share is between the first ones, and is looked for in these steps around the best one.
