@@ -170,6 +170,18 @@ TEST_F(RelayTest, MovesThatAreChosenByPressureHaveRelaysToo) {
   });
 }
 
+TEST_F(NextUseTest, MovesThatAreChosenByPressureLeaveHeadroom) {
+  make({50, 50, 50, 50}, {0, 1, 2, 3}, 200, 0);
+  solve([](const Problem& problem) {
+    PlanBuilder without(problem, {.op_ns = problem.op_ns()});
+    select_in_time(without, 0);
+    EXPECT_EQ(without.excess().max(), 0);
+    PlanBuilder with(problem, {.op_ns = problem.op_ns()});
+    select_in_time(with, 0, .2);
+    EXPECT_LE(with.excess().max(), -40);
+  });
+}
+
 TEST_F(NextUseTest, TiersWithoutRoomAreNoPlan) {
   make({50, 50, 50}, {-1, -2, -3}, 50, 60);
   hardware_.drives.clear();
