@@ -141,10 +141,8 @@ Status CudaDevice::open() {
 CudaDevice::~CudaDevice() {
   const CurrentDevice current(options_.ordinal);
   const OutsideOfCapture harmless;
-  for (const cudaStream_t* stream : own_streams())
-    if (*stream != nullptr) cudaStreamSynchronize(*stream);
+  (void)cudaDeviceSynchronize();
   if (memory_ != nullptr) {
-    (void)finish();
     take_back(true);
     memory_.reset();
   }
@@ -243,8 +241,11 @@ void CudaDevice::change_budget(int64_t budget_bytes) {
   if (budget_bytes == kNoBudget) memory_->return_free_bytes(kNoBudget);
 }
 
-// Waits until all compute that is enqueued has passed.
+// Waits until all compute that is enqueued has passed. Nobody tells what uses the tensors that a
+// session has left behind, on any stream.
 Status CudaDevice::finish() {
+  if (budget_bytes() == kNoBudget)
+    return cuda_status(cudaDeviceSynchronize(), "wait for " + name_);
   const Result<Event> last = events_.record(compute_stream(), kComputeLane);
   return last.ok() ? events_.wait(*last) : last.status();
 }

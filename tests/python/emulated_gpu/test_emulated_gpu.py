@@ -155,6 +155,22 @@ def test_a_tensor_that_two_streams_read_is_there_for_both(seed, with_sessions):
     assert with_sessions(READ_BY_BOTH_STREAMS, seed=seed, **HOSTILE) == ["20"]
 
 
+# What a session has left on the GPU is used on any stream, and dropped while that use is pending.
+USED_AFTER_THE_SESSION = """
+stream = torch.cuda.Stream()
+with torch.cuda.stream(stream):
+    with offload("256MiB"):
+        left = [torch.full((1 << 20,), float(i), device="cuda") for i in range(16)]
+torch.cuda.synchronize()
+doubled = [left.pop(0) * 2 for _ in range(16)]
+print(sum(bool((y == 2 * i).all()) for i, y in enumerate(doubled)))
+"""
+
+
+def test_what_a_session_left_is_used_on_another_stream(with_sessions):
+    assert with_sessions(USED_AFTER_THE_SESSION, seed=1, **HOSTILE) == ["16"]
+
+
 # PyTorch's allocator takes Python's lock for the stack of each allocation, small ones here, and has
 # its own lock meanwhile, which the runtime takes. PyTorch indexes with Python's lock.
 HISTORY = """
