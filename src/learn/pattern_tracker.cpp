@@ -13,7 +13,8 @@ namespace {
 
 // A plan is searched for so often while the program leaves the pattern before the search has ended.
 constexpr int64_t kSearchesMax = 3;
-// A prediction that new times do not mend is tried again after 2, 4, 8, ... and then so many steps.
+// A prediction that new times do not mend, or a plan that could not be made, is tried again after
+// 2, 4, 8, ... and then so many steps.
 constexpr int64_t kStepsBetweenReplansMax = 64;
 // An iteration is unlike the pattern that was followed when more of its ops had no place in it.
 constexpr double kLostShareMax = 0.02;
@@ -45,10 +46,14 @@ bool moves_tensors(const Variant& variant) {
   return variant.is_planned() && !variant.schedule->plan()->migrations.empty();
 }
 
+// How many steps pass before the next try, after so many in vain.
+int64_t patience_after(int64_t tries) {
+  return std::min(int64_t{1} << std::min<int64_t>(tries, 16), kStepsBetweenReplansMax);
+}
+
 // Whether a wrong prediction has the plan made again after so many steps on it.
 bool is_replanning_due(const Variant& variant, int64_t steps) {
-  const int64_t patience = int64_t{1} << std::min<int64_t>(variant.far_replan_count, 16);
-  return steps > std::min(patience, kStepsBetweenReplansMax);
+  return steps > patience_after(variant.far_replan_count);
 }
 
 // The schedule of the variant is a new one.
@@ -108,15 +113,29 @@ void PatternTracker::take_made_plans() {
     for (const auto& pattern : library_.patterns()) {
       const std::shared_ptr<Variant> variant = pattern->take_made(made.ticket, made.schedule);
       if (variant == nullptr) continue;
-      if (made.schedule.ok()) set_plan_facts(*variant, ended_.count + 1);
-      if (!made.schedule.ok())
-        spdlog::warn("teraio: no plan, migrating on demand, which is slower: {}",
-                     full_text(made.schedule.status()));
-      else if (variant == variant_ && follower_.is_following())
+      note_made(*variant, made.schedule.status());
+      if (made.schedule.ok() && variant == variant_ && follower_.is_following())
         follow(*pattern_, variant, follower_.next(), engine::PlannedMoves::Known::kAllTensors);
       break;
     }
   }
+}
+
+void PatternTracker::note_made(Variant& variant, const Status& status) {
+  if (status.ok()) {
+    ended_.failed_plans = 0;
+    return set_plan_facts(variant, ended_.count + 1);
+  }
+  ended_.last_failed = ended_.count;
+  if (++ended_.failed_plans == 1)
+    spdlog::warn("teraio: no plan, migrating on demand, which is slower: {}", full_text(status));
+}
+
+// What another stream has not finished with, or the framework has cached, counts as needed in the
+// iteration that was recorded. A later one may need less.
+bool PatternTracker::is_retry_due() const {
+  return variant_ != nullptr && !variant_->is_in_use() && !variant_->planning_status.ok() &&
+         ended_.count - ended_.last_failed >= patience_after(ended_.failed_plans);
 }
 
 void PatternTracker::follow(Pattern& pattern, std::shared_ptr<Variant> variant,
@@ -215,7 +234,9 @@ bool PatternTracker::wants_times() const {
 void PatternTracker::end_iteration(const IterationEnd& end) {
   take_made_plans();
   ended_.count = end.step;
-  ended_.last_planned = std::min(ended_.last_planned, end.step);  // iterations may have been joined
+  // Iterations may have been joined.
+  ended_.last_planned = std::min(ended_.last_planned, end.step);
+  ended_.last_failed = std::min(ended_.last_failed, end.step);
   ended_.duration_ns += end.duration_ns;
   note_early_end();
   Pattern* ended = library_.find(now_.key.ops);

@@ -97,7 +97,9 @@ class PatternTracker {
   // The iteration that has ended had the ops and the sizes of the one that was followed.
   bool was_as_expected() const { return was_as_expected_; }
   // Whether somebody wants the next iteration to be recorded, or its ops to be timed.
-  bool wants_recording() const { return recording_.is_wanted || options_.records_all; }
+  bool wants_recording() const {
+    return recording_.is_wanted || options_.records_all || is_retry_due();
+  }
   bool wants_times() const;
   // Whether an iteration with the ops of this one has been recorded before.
   bool is_known_pattern() const { return library_.find(now_.key.ops) != nullptr; }
@@ -144,6 +146,7 @@ class PatternTracker {
 
   bool is_planned() const { return variant_ != nullptr && variant_->is_planned(); }
   void take_made_plans();
+  void note_made(Variant& variant, const Status& status);
   void follow(Pattern& pattern, std::shared_ptr<Variant> variant, trace::OpIndex position,
               engine::PlannedMoves::Known known);
   void lay_out_if_alone();
@@ -159,9 +162,12 @@ class PatternTracker {
   bool is_repeated() const { return now_.key.ops == previous_key_.ops; }
   bool is_plan_due() const;
   bool is_planning_affordable() const;
+  // Whether the plan that could not be made is asked for again: the next iteration is recorded.
+  bool is_retry_due() const;
   // A pattern whose plan is not asked for yet is followed only for eviction.
   bool is_expected() const {
-    return variant_->is_in_use() || !options_.make_plan || !variant_->planning_status.ok();
+    return variant_->is_in_use() || !options_.make_plan ||
+           (!variant_->planning_status.ok() && !is_retry_due());
   }
   // Whether more than this share of the iteration's ops had no place, `other_count` more counting.
   bool has_lost(double share, int64_t other_count = 0) const;
@@ -203,6 +209,8 @@ class PatternTracker {
     int64_t count = 0;
     int64_t duration_ns = 0;
     int64_t last_planned = 0;  // for whose ops or sizes a plan was asked for first
+    int64_t last_failed = 0;   // after which a plan could not be made
+    int64_t failed_plans = 0;  // in a row
   };
 
   engine::PlannedMoves& followed_;

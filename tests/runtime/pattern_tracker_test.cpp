@@ -103,6 +103,22 @@ TEST_F(VaryingProgram, LengthsThatNeverRepeatArePlannedAfterTwoSteps) {
   EXPECT_EQ(runtime().figures().deviation_count, 0);
 }
 
+// Of another stream, or of the framework's cache, what is freed later counts as needed.
+TEST_F(VaryingProgram, APlanThatCouldNotBeMadeIsTriedAgain) {
+  RuntimeSessionOptions options;
+  int failures_left = 2;
+  options.make_plan = [&](const iteration::Profile& profile) -> Result<plan::Plan> {
+    if (failures_left-- > 0) return Status(ErrorCode::kOutOfMemory, "too little at this moment");
+    return planner::plan(profile.trace, hardware_, {}, {.recompute = planner::Recompute::kOff});
+  };
+  open(14, std::move(options));
+  for (int i = 0; i < 10; ++i) step();
+  EXPECT_EQ(last().mode, Mode::kOnDemand) << "the third try is after the tenth step";
+  step();
+  EXPECT_EQ(last().mode, Mode::kPlanned);
+  EXPECT_EQ(planned_share(), 1.0);
+}
+
 // As the second step of DDP makes buckets for the gradients, which later steps have from the step
 // before.
 TEST_F(VaryingProgram, AStepThatMakesABufferForLaterOnesIsNearlyTheSame) {
