@@ -172,10 +172,11 @@ iteration::Profile Recorder::finish(
   profile.flops = flops_;
   for (engine::LiveTensor* tensor : alive) {
     if (tensor->life == engine::Life::kKeptForRecipes) continue;  // the program has dropped it
+    // Not what the program has dropped and another stream still uses.
+    const bool is_kept = tensor->id < first_new_id_ && tensor->life == engine::Life::kAlive;
     if (!is_recorded(*tensor)) {
-      if (tensor->id < first_new_id_ && !is_movable(*tensor))
-        profile.untouched_bytes += tensor->size_bytes;
-    } else if (tensor->id < first_new_id_) {
+      if (is_kept && !is_movable(*tensor)) profile.untouched_bytes += tensor->size_bytes;
+    } else if (is_kept) {
       profile.trace.tensors[static_cast<size_t>(tensor->record.index)].persistent = true;
       tensor->record.persistence = tensor->size_bytes >= identity_bytes_
                                        ? engine::RecordState::Persistence::kIdentifiesOps

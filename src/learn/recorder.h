@@ -64,9 +64,9 @@ class Recorder {
   trace::OpIndex op_count() const { return static_cast<trace::OpIndex>(ops_.size()); }
 
   // Returns the recording so far as one iteration. `alive` holds every tensor that lives now.
-  // Tensors that existed before start() are persistent, and are told so (RecordState::persistence).
-  // The last op frees the others. `is_movable` returns whether the engine could offload a tensor
-  // that no op has touched.
+  // Tensors that existed before start() and that the program still has are persistent, and are told
+  // so (RecordState::persistence). The last op frees the others. `is_movable` returns whether the
+  // engine could offload a tensor that no op has touched.
   iteration::Profile finish(std::span<engine::LiveTensor* const> alive,
                             const std::function<bool(const engine::LiveTensor&)>& is_movable);
 

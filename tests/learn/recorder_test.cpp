@@ -157,6 +157,21 @@ TEST_F(RecorderTest, WhatLivedBeforeAndStillLivesIsPersistent) {
   EXPECT_EQ(profile.trace.ops[1].frees, Indices{2}) << "the last op frees what is left";
 }
 
+// A stream may use it for long after the iteration, in this one and not in the next.
+TEST_F(RecorderTest, WhatTheProgramHasDroppedIsNotPersistent) {
+  engine::LiveTensor* used = born();
+  engine::LiveTensor* untouched = born();
+  start();
+  op(1, {{used}});
+  used->life = untouched->life = engine::Life::kDroppedInUse;
+  const iteration::Profile profile = finish();
+  EXPECT_FALSE(profile.trace.tensors[0].persistent);
+  EXPECT_EQ(profile.trace.ops[0].frees, Indices{0});
+  EXPECT_EQ(used->record.persistence, engine::RecordState::Persistence::kNone);
+  EXPECT_EQ(profile.signatures[0].structure, 1u);
+  EXPECT_EQ(profile.untouched_bytes, 0);
+}
+
 TEST_F(RecorderTest, CountsWhatNoOpTouched) {
   born(1000);
   engine::LiveTensor* used = born(10);
