@@ -87,7 +87,8 @@ void Evictor::expedite_writes() {
 int64_t Evictor::bytes_leaving() const {
   int64_t leaving_bytes = mover_.amounts().leaving_bytes;
   for (const DueEviction& eviction : due_evictions_)
-    if (eviction.tensor->memory != nullptr) leaving_bytes += eviction.tensor->size_bytes;
+    if (eviction.tensor->memory != nullptr && eviction.tensor->transfer.unanswered == nullptr)
+      leaving_bytes += eviction.tensor->size_bytes;
   return leaving_bytes;
 }
 

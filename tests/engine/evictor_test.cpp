@@ -53,6 +53,19 @@ TEST_F(EvictorTest, MoreThanCanLeaveIsOutOfMemory) {
   EXPECT_NE(other.message().find(size + " are pinned by"), std::string::npos) << other.message();
 }
 
+// Its drive may never answer: nobody counts on its memory.
+TEST_F(EvictorTest, OthersLeaveInThePlaceOfWhatHangs) {
+  LiveTensor* hanging = session_.tensor();
+  session_.tensor();
+  session_.tensor();
+  hanging->residency = Residency::kLoading;
+  hanging->transfer.unanswered = std::make_unique<Status>(ErrorCode::kIoError, "no answer");
+  evictor_.evict_by_plan(*hanging, {0, plan::Action::kOffload, 0, 0, plan::Tier::kSsd});
+  EXPECT_TRUE(obtain(1).ok());
+  hanging->transfer.unanswered.reset();
+  hanging->residency = Residency::kResident;
+}
+
 // A device whose free memory is scattered: no part is large enough.
 class DeviceInPieces final : public testing::ForwardingDevice {
  public:
