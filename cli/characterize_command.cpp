@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "commands.h"
 #include "hardware/hardware.h"
+#include "inputs.h"
 #include "progress.h"
 #include "python.h"
 #include "table.h"
@@ -41,7 +42,7 @@ struct CharacterizeCommand {
     command.add_option("--top", top, "Number of tensors to list")
         ->type_name("N")
         ->capture_default_str()
-        ->check(CLI::PositiveNumber);
+        ->check(positive_number());
     command.add_option("--out", out, "Write tables (JSON) and figures (SVG, PNG) into this folder")
         ->type_name("DIR");
   }

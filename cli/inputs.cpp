@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <numeric>
 #include <ranges>
+#include <set>
 
 #include "commands.h"
 #include "help.h"
@@ -115,6 +118,24 @@ void InputOptions::allow_none() {
   hardware_option_->required(false);
 }
 
+void InputOptions::expect_outputs(const std::vector<std::string>& outputs,
+                                  const std::vector<std::string>& more_inputs) const {
+  std::set<std::filesystem::path> seen;
+  const auto is_new = [&seen](const std::string& file) {
+    std::error_code error;  // then the path is as it was given
+    const std::filesystem::path path = std::filesystem::weakly_canonical(file, error);
+    return seen.insert(error ? std::filesystem::path(file) : path).second;
+  };
+  is_new(hardware_);
+  for (const std::vector<std::string>* inputs : {&traces_, &more_inputs})
+    for (const std::string& file : *inputs) is_new(file);
+  for (const std::string& file : outputs)
+    if (!is_new(file))
+      fail(Status(ErrorCode::kInvalidArgument,
+                  file + " is given twice: expected a file that is neither an input nor another "
+                         "output"));
+}
+
 Inputs InputOptions::read() const { return std::move(read_patterns().front()); }
 
 std::vector<Inputs> InputOptions::read_patterns() const {
@@ -153,6 +174,16 @@ std::vector<double> InputOptions::read_shares() const {
   return shares;
 }
 
+CLI::Validator positive_number() {
+  const auto check = [](const std::string& text) {
+    double number = 0;
+    const bool is_number = CLI::detail::lexical_cast(text, number);
+    if (is_number && std::isfinite(number) && number > 0) return std::string();
+    return fmt::format("expected a number above 0, found \"{}\"", text);
+  };
+  return CLI::Validator(check, "");
+}
+
 void expect_one_per_trace(std::string_view option, const std::vector<std::string>& files,
                           const std::vector<Inputs>& patterns) {
   if (files.size() == patterns.size()) return;
@@ -172,11 +203,13 @@ EffortOptions::EffortOptions(CLI::App& command) {
   command
       .add_option_function<double>(
           "--time-limit",
-          [this](double seconds) { options_.time_limit_ns = static_cast<int64_t>(seconds * 1e9); },
+          [this](double seconds) {
+            options_.time_limit_ns = static_cast<int64_t>(std::min(seconds, 1e9) * 1e9);
+          },
           "Seconds after which the planner returns its best plan so far (default: 10, or 60 "
           "for more than 10,000 ops)")
       ->type_name("SECONDS")
-      ->check(CLI::PositiveNumber);
+      ->check(positive_number());
 }
 
 void EffortOptions::add_recompute(CLI::App& command) {

@@ -37,6 +37,11 @@ class InputOptions {
   // Lets the command run without --trace and --hardware; read() is not called then.
   void allow_none();
 
+  // Calls fail() when one of these files, which will be written, is given twice or is an input: one
+  // of these options', or of `more_inputs`.
+  void expect_outputs(const std::vector<std::string>& outputs,
+                      const std::vector<std::string>& more_inputs = {}) const;
+
   // Reads and checks the files and sizes that the options name. Calls fail() when one is invalid.
   Inputs read() const;
   // The same for Traces::kSeveral. Returns at least one; they differ in the trace, its file and its
@@ -56,6 +61,9 @@ class InputOptions {
   std::string host_limit_;
   std::string write_budget_;
 };
+
+// Accepts finite numbers above 0.
+CLI::Validator positive_number();
 
 // Calls fail() unless an option that takes a file per trace has as many values as there are traces.
 void expect_one_per_trace(std::string_view option, const std::vector<std::string>& files,

@@ -323,6 +323,9 @@ void PlanCommand::write_plans(const std::vector<Inputs>& patterns) const {
 }
 
 void PlanCommand::run() const {
+  std::vector<std::string> outputs = outs;
+  if (!rounds.empty()) outputs.push_back(rounds);
+  inputs.expect_outputs(outputs);
   const std::vector<Inputs> patterns = inputs.read_patterns();
   policies.size() > 1 ? compare_policies(patterns) : write_plans(patterns);
 }

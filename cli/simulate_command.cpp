@@ -81,6 +81,7 @@ Result<Executed> SimulateCommand::executed(const Inputs& given, size_t i) const 
 }
 
 void SimulateCommand::run() const {
+  inputs.expect_outputs(timelines, plans);
   const std::vector<Inputs> patterns = inputs.read_patterns();
   if (!plans.empty()) expect_one_per_trace("--plan", plans, patterns);
   if (!timelines.empty()) expect_one_per_trace("--timeline", timelines, patterns);

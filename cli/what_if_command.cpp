@@ -101,12 +101,12 @@ WhatIfCommand::WhatIfCommand(CLI::App& command) : inputs(command), effort(comman
       .add_option("--tokens-per-step", tokens_per_step,
                   "Tokens that the whole server trains in one step (default: from the trace)")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(positive_number());
   command
       .add_option("--service-years", service_years,
                   "Years over which the server is written off (default: from the price file)")
       ->type_name("YEARS")
-      ->check(CLI::PositiveNumber);
+      ->check(positive_number());
   command.add_option("--out", out, "Write tables (JSON) and figures (SVG, PNG) into this folder")
       ->type_name("DIR");
 }

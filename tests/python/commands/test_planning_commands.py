@@ -209,6 +209,29 @@ def test_a_comparison_says_that_it_writes_no_plan(teraio, small, tmp_path):
     assert "expected activations-only, algorithm1, g10" in said and 'found "best"' in said
 
 
+def test_no_output_takes_the_place_of_an_input(teraio, small, tmp_path):
+    _, trace, _, hardware = small
+    inputs = [Path(trace).read_bytes(), Path(hardware).read_bytes()]
+    out = tmp_path / "out.json"
+    for command in (
+        ["plan", *small, "--out", trace],
+        ["plan", *small, "--out", Path(hardware).parent / "." / Path(hardware).name],
+        ["plan", *small, "--out", out, "--rounds", out],
+        ["simulate", *small, "--timeline", trace],
+    ):
+        said = teraio(*command, fails=True)
+        assert f"{command[-1]} is given twice: expected a file that is neither an input" in said
+    assert inputs == [Path(trace).read_bytes(), Path(hardware).read_bytes()]
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("seconds", ["-3", "0", "nan", "inf"])
+def test_a_time_limit_is_a_number_above_0(teraio, small, seconds, tmp_path):
+    options = ["--time-limit", seconds, "--out", tmp_path / "plan.json"]
+    said = teraio("plan", *small, *options, fails=True)
+    assert f'--time-limit: expected a number above 0, found "{seconds}"' in said
+
+
 def test_explain_tells_where_time_goes_and_what_would_help(teraio, tmp_path):
     plan = tmp_path / "plan.json"
     teraio("plan", *VIT_ON_DRIVES, "--recompute", "off", "--out", plan)
