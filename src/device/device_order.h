@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 
@@ -57,9 +58,9 @@ class DeviceOrder {
   // Sets all bytes to `value`, as compute that is enqueued now. A device without bytes ignores it.
   virtual Status fill(std::byte* memory, int64_t size_bytes, int value) = 0;
 
-  // Prepares the calling thread to pass device memory to another library: makes the device the
-  // thread's current one.
-  virtual void bind_thread() {}
+  // Calls with the device as the calling thread's current one, as other libraries want it, and
+  // leaves that as it was.
+  virtual void call_on_device(const std::function<void()>& call) { call(); }
 
  protected:
   // The handle of a stream of the framework; empty: the stream of compute.

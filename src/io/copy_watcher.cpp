@@ -10,8 +10,9 @@ Result<std::unique_ptr<CopyWatcher>> CopyWatcher::create(device::DeviceOrder& de
                                                          std::function<void()> on_end) {
   std::unique_ptr<CopyWatcher> watcher(new CopyWatcher(device, std::move(on_end)));
   for (Lane& lane : watcher->lanes_) {
-    Result<std::thread> thread =
-        start_thread([self = watcher.get(), &lane] { self->wait_for_copies(lane); });
+    Result<std::thread> thread = start_thread([self = watcher.get(), &lane] {
+      self->device_.call_on_device([&] { self->wait_for_copies(lane); });
+    });
     if (!thread.ok()) return thread.status();
     lane.thread = std::move(*thread);
   }
@@ -55,7 +56,6 @@ std::vector<CopyWatcher::End> CopyWatcher::take() {
 }
 
 void CopyWatcher::wait_for_copies(Lane& lane) {
-  device_.bind_thread();
   std::unique_lock lock(mutex_);
   while (true) {
     lane.changed.wait(lock, [&] { return is_stopping_ || !lane.copies.empty(); });

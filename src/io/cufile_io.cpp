@@ -32,8 +32,7 @@ class DirectWay final : public device::SegmentRegistrar {
         segments_(device.segments()) {}
   ~DirectWay() override {
     if (segments_ == nullptr) return;
-    device_.bind_thread();
-    segments_->leave(*this);
+    device_.call_on_device([this] { segments_->leave(*this); });
   }
   DirectWay(const DirectWay&) = delete;
   DirectWay& operator=(const DirectWay&) = delete;
@@ -47,6 +46,7 @@ class DirectWay final : public device::SegmentRegistrar {
   }
 
  private:
+  Result<int64_t> move_parts(const IoRequest& request);
   Result<int64_t> move_part(const IoRequest& part);
 
   const std::shared_ptr<CufileLibrary> library_;
@@ -57,7 +57,12 @@ class DirectWay final : public device::SegmentRegistrar {
 };
 
 Result<int64_t> DirectWay::move(const IoRequest& request) {
-  device_.bind_thread();
+  Result<int64_t> moved_bytes = 0;
+  device_.call_on_device([&] { moved_bytes = move_parts(request); });
+  return moved_bytes;
+}
+
+Result<int64_t> DirectWay::move_parts(const IoRequest& request) {
   // cuFile does not follow the order of the device's streams.
   TERAIO_RETURN_IF_ERROR(device_.wait(request.after));
   int64_t moved_bytes = 0;

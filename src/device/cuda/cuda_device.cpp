@@ -49,7 +49,10 @@ class CudaDevice final : public Device {
   const MemoryAccount& account() const override { return account_; }
   Status move_within(std::byte* to, const std::byte* from, int64_t size_bytes) override;
   Status fill(std::byte* memory, int64_t size_bytes, int value) override;
-  void bind_thread() override { has_succeeded(cudaSetDevice(options_.ordinal)); }
+  void call_on_device(const std::function<void()>& call) override {
+    const CurrentDevice current(options_.ordinal);
+    call();
+  }
   HostPinning* host_pinning() override { return &pinning_; }
   MemorySegments* segments() override { return &memory_->segments(); }
   OpTimer* op_timer() override { return &timer_; }
@@ -244,8 +247,7 @@ void CudaDevice::change_budget(int64_t budget_bytes) {
 // Waits until all compute that is enqueued has passed. Nobody tells what uses the tensors that a
 // session has left behind, on any stream.
 Status CudaDevice::finish() {
-  if (budget_bytes() == kNoBudget)
-    return cuda_status(cudaDeviceSynchronize(), "wait for " + name_);
+  if (budget_bytes() == kNoBudget) return cuda_status(cudaDeviceSynchronize(), "wait for " + name_);
   const Result<Event> last = events_.record(compute_stream(), kComputeLane);
   return last.ok() ? events_.wait(*last) : last.status();
 }

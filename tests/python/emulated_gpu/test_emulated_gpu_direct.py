@@ -51,6 +51,21 @@ for what in "handle", "compat", "misaligned", "memory", "memory_misuse":
 print("registered", observe(b"registered_call_count") > 0.9 * observe(b"call_count"))
 """
 
+# The GPU of the program stays its current one.
+ANOTHER_GPU = """
+import tempfile
+import teraio
+import torch
+
+torch.ones(1, device="cuda:0")
+with tempfile.TemporaryDirectory(dir=".") as ssd:
+    weight = torch.ones(1 << 20, device="cuda:1")
+    with teraio.offload("64MiB", device="cuda:1", ssd=ssd) as session:
+        weight = (weight + 1).detach()
+        print(torch.cuda.current_device(), session.counters()["ssd_drives"][0]["gpu_direct_off"])
+print(torch.cuda.current_device())
+"""
+
 FAILING = """
 session, drive, direct, moved = train("800MB")
 fail(observe(b"call_count") + 200, -5030)
@@ -80,3 +95,8 @@ def test_training_goes_on_through_host_memory_when_cufile_fails(direct_program):
         "internal error (cuFile error 5030)",
         "True True",
     ]
+
+
+def test_the_programs_current_gpu_stays_so(program, monkeypatch):
+    monkeypatch.setenv("TERAIO_LIBCUFILE", str(CUFILE))
+    assert program(ANOTHER_GPU, devices=2, **HOSTILE) == ["0 ", "0"]
