@@ -145,7 +145,7 @@ std::optional<PlanningThread::Found> PlanningThread::take_found() {
 
 void PlanningThread::make(const Request& request) {
   const int64_t start_ns = thread_cpu_ns();
-  Made made = {request.ticket, schedule_for(request.profile())};
+  Made made = {request.ticket, schedule_for(request)};
   counts_.planning_ns.fetch_add(thread_cpu_ns() - start_ns, std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
   made_.push_back(std::move(made));
@@ -155,8 +155,9 @@ void PlanningThread::make(const Request& request) {
 }
 
 Result<std::shared_ptr<const iteration::Schedule>> PlanningThread::schedule_for(
-    iteration::Profile profile) const {
+    const Request& request) const {
   try {
+    iteration::Profile profile = request.profile();
     Result<plan::Plan> plan = make_plan_(profile);
     if (!plan.ok()) return plan.status();
     return std::make_shared<const iteration::Schedule>(std::move(profile), std::move(*plan));

@@ -106,7 +106,7 @@ class PlanningThread {
 
   void run();
   void make(const Request& request);
-  Result<MadeSchedule> schedule_for(iteration::Profile profile) const;
+  Result<MadeSchedule> schedule_for(const Request& request) const;
   void improve(const MadeSchedule& schedule);
   std::optional<Found> better_than(const MadeSchedule& schedule) const;
   bool is_running_in_background();

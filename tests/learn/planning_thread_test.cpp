@@ -63,8 +63,10 @@ TEST(PlanningThread, AnExceptionIsAFailure) {
         [](const iteration::Profile&) -> Result<plan::Plan> { throw std::runtime_error("a bug"); },
         {}, in_background);
     planning.request([] { return iteration::Profile(); });
-    const Status status = wait_for(planning, 1)[0].schedule.status();
-    EXPECT_EQ(status, Status(ErrorCode::kInternal, "a bug"));
+    planning.request([]() -> iteration::Profile { throw std::runtime_error("no memory"); });
+    const std::vector<PlanningThread::Made> made = wait_for(planning, 2);
+    EXPECT_EQ(made[0].schedule.status(), Status(ErrorCode::kInternal, "a bug"));
+    EXPECT_EQ(made[1].schedule.status(), Status(ErrorCode::kInternal, "no memory"));
   }
 }
 
