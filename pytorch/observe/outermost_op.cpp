@@ -31,12 +31,12 @@ OutermostOp::OutermostOp(ActiveSession& session, ObservedThread& thread, const O
 
 OutermostOp::~OutermostOp() {
   const StorageReferenceGuard guard;
+  if (is_elsewhere_) record_this_stream();
   if (has_begun_) {
-    if (is_elsewhere_) record_this_stream();
     facts_.is_complete = completes_results();
     session_.runtime->end_op(thread_.frame, info_.name, signature_, facts_);
-    if (!thread_.frame.nested_uses.empty()) unpin_nested(session_, thread_);
   }
+  if (!thread_.frame.nested_uses.empty()) unpin_nested(session_, thread_);
   wrapped_calls_.reset();
   thread_.capture = nullptr;
   thread_.is_typed = false;
@@ -107,7 +107,8 @@ TriedOps::Verdict OutermostOp::try_again(const CapturedOp& captured) {
 
 // Keeps the op's tensors resident until the stream that the op was enqueued on has finished it.
 void OutermostOp::record_this_stream() {
-  std::vector<engine::Use> used = thread_.frame.uses;
+  std::vector<engine::Use> used;
+  if (has_begun_) used = thread_.frame.uses;  // else they are not pinned
   for (const engine::Use& use : thread_.frame.nested_uses) used.push_back({use.tensor, false});
   session_.runtime->record_stream(session_.backend->stream_of_this_thread(), used);
 }

@@ -7,6 +7,7 @@ import signal
 import pytest
 import torch
 from matrix import budgets
+from matrix.subclasses import Pair
 
 import teraio
 from teraio import core
@@ -38,6 +39,22 @@ def test_the_session_goes_on_after_an_op_that_did_not_fit():
                 matmul()
         assert kept.sum().item() == 750_000
         assert matmul(500) == 500**3
+
+
+class Summing(Pair):
+    """A wrapper that runs an op when the session asks what it holds."""
+
+    def __tensor_flatten__(self):
+        self.b.sum()
+        return ["a"], None
+
+
+def test_what_an_op_that_did_not_fit_has_used_inside_may_leave():
+    with budgets.offload("10MB") as session:
+        a, b, c, d = (torch.ones(1 << 20) + 1 for _ in range(4))
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.stack([Summing(a, b), c, d])
+        assert session.counters()["unmovable_bytes"] < b.nbytes
 
 
 @pytest.mark.parametrize(
