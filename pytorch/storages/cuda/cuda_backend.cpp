@@ -163,7 +163,8 @@ class SessionAllocator final : public caching::CUDAAllocator {
     }
     runtime::Runtime& runtime = *handle->runtime;
     const StorageReferenceGuard guard;
-    if (!runtime.pin(handle->tensor).ok()) return;
+    if (const Status status = runtime.pin(handle->tensor); !status.ok())
+      throw_status(status, "record_stream");
     const engine::Use use = {handle->tensor, true};
     runtime.record_stream(stream.stream(), std::span(&use, 1), /*is_use_open=*/true);
     runtime.unpin(handle->tensor);
