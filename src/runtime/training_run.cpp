@@ -115,8 +115,10 @@ RuntimeOptions TrainingRun::runtime_options() {
   options.evict_after_every_op = options_.evict_after_every_op;
   options.discard_after_every_op = options_.discard_after_every_op;
   options.op_timer = machine_->device->op_timer();
-  options.least_budget_bytes = [this](const iteration::Profile& profile) {
-    return runtime::least_budget_bytes(profile, options_.smallest_tensor_bytes);
+  // Without `this`: tensors that outlive the run may lack memory, too.
+  const int64_t smallest_bytes = options_.smallest_tensor_bytes;
+  options.least_budget_bytes = [smallest_bytes](const iteration::Profile& profile) {
+    return runtime::least_budget_bytes(profile, smallest_bytes);
   };
   options.library_bytes_max =
       std::max(options.library_bytes_max, options_.device_budget_bytes / 50 - kOriginsBytesMax);

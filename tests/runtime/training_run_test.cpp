@@ -133,6 +133,20 @@ TEST_F(TrainingRunTest, TensorsMayOutliveTheRun) {
   EXPECT_EQ(runtime->figures().memory.allocated_bytes, 0);
 }
 
+// The message names what the known iterations need.
+TEST_F(TrainingRunTest, TensorsThatOutliveTheRunMayLackMemory) {
+  open_program();
+  program_->steps(4);
+  run_->discard();
+  run_->close();
+  const std::shared_ptr<Runtime> runtime = run_->runtime();
+  run_.reset();
+  const Status status = runtime->allocate(int64_t{1} << 50).status();
+  EXPECT_EQ(status.code(), ErrorCode::kOutOfMemory);
+  EXPECT_THAT(status.message(), HasSubstr("iterations so far need a budget of"));
+  program_.reset();
+}
+
 TEST_F(TrainingRunTest, AnEndWithoutMemoryForAllTensorsIsRefusedAndTheRunGoesOn) {
   options_.evict_after_every_op = true;
   open_program(20);  // more than the budget, which the device keeps
