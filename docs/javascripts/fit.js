@@ -98,6 +98,12 @@
     return ["yes", `Yes, with TERAIO: ${speed(choice, said)} tokens/s, ${ofIdeal(said)} of ideal (predicted).`];
   }
 
+  function how(choice, said) {
+    const rows = said.exact ? "from a row of the table" : "interpolated between rows of the table";
+    const only = device(choice).is_arm ? " TERAIO does not run on this device: there is no wheel for Arm." : "";
+    return `Predicted, ${rows} of ${table.generated}.${only}`;
+  }
+
   function facts(choice, said) {
     const { drive } = table;
     const days = (choice.drives * drive.rated_bytes_written * said.step_seconds) / said.ssd_bytes_written / 86400;
@@ -170,10 +176,10 @@
     const [answer, sentence] = verdict(choice, said);
     form.dataset.answer = answer;
     find("output").textContent = sentence;
-    find(".fit-how").textContent = answer === "unknown" ? "" :
-      `Predicted, ${said.exact ? "from a row of the table" : "interpolated between rows of the table"} of ${table.generated}.`;
+    find(".fit-how").textContent = answer === "unknown" ? "" : how(choice, said);
     find(".fit-bars").hidden = answer === "unknown";
-    for (const part of [".fit-facts", ".fit-commands"]) find(part).hidden = answer !== "yes";
+    find(".fit-facts").hidden = answer !== "yes";
+    find(".fit-commands").hidden = answer !== "yes" || device(choice).is_arm;
     if (answer !== "unknown") showBars(choice, said);
     if (answer === "yes") {
       showFacts(choice, said);

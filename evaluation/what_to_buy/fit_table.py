@@ -38,8 +38,13 @@ def _model(key):
 
 def _device(device):
     key = device["accelerator"]
-    name = accelerator.load(key).name.removeprefix("NVIDIA ")
-    return {"key": key, "name": name, "memory_gb": device["memory_gb"], "price": device["price"]}
+    return {
+        "key": key,
+        "name": accelerator.load(key).name.removeprefix("NVIDIA "),
+        "memory_gb": device["memory_gb"],
+        "price": device["price"],
+        "is_arm": device.get("is_arm", False),  # there is no wheel for it
+    }
 
 
 def _row(question, run):

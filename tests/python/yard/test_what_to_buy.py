@@ -93,6 +93,7 @@ def test_table_for_browsers_has_a_row_for_each_of_our_plans():
     assert (rows[0]["step_seconds"], rows[0]["waits_for"]) == (None, "no: host memory is full")
     assert (rows[1]["step_seconds"], rows[1]["memory_needed_bytes"]) == (10.0, 10**11)
     assert {row["model"] for row in rows} <= {model["key"] for model in table["models"]}
+    assert [each["key"] for each in table["devices"] if each["is_arm"]] == ["gh200"]
 
 
 def test_memory_without_offloading_is_what_lives_at_once():

@@ -232,6 +232,17 @@ def test_commands_have_the_choice(fit):
     assert expected in command.inner_text()
 
 
+def test_a_device_that_no_wheel_is_for_has_no_commands(fit):
+    devices = [each | {"is_arm": each["key"] == "small"} for each in TABLE["devices"]]
+    tab = fit(table=f"window.TERAIO_FIT = {json.dumps(TABLE | {'devices': devices})};")
+    assert tab.locator(".fit-facts").is_visible()
+    assert not tab.locator(".fit-commands").is_visible()
+    assert "there is no wheel for Arm" in tab.locator(".fit-how").inner_text()
+    choose(tab, model="70b")  # on the other device
+    assert tab.locator(".fit-commands").is_visible()
+    assert "Arm" not in tab.locator(".fit-how").inner_text()
+
+
 def test_a_link_restores_the_choice(fit):
     tab = fit()
     choose(tab, host_memory_gb=77, drives=1, tokens_per_step=12_345)
