@@ -394,7 +394,8 @@ class Session:
         """Returns a list with one dict per pattern of the run's iterations.
 
         Iterations of one pattern run the same ops on the same parameters, and may differ in sizes.
-        TERAIO keeps the patterns that were used last, within 512 MB.
+        TERAIO keeps the patterns whose plans ran last, within 64 MiB of host memory, or 2 % of the
+        device budget if that is more.
 
         - `id`: a number that no other pattern of the session has.
         - `name`: what an iteration consists of, such as "2 forward from embed (model.py:31), 1
