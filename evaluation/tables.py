@@ -479,5 +479,6 @@ def efficiency(results, prices):
         ]
         if ratios:
             mean = statistics.mean(ratios)
-            parts.append(f"{mean:.2f} times that of {name_of(key)} ({len(ratios)} models)")
+            models = "1 model" if len(ratios) == 1 else f"{len(ratios)} models"
+            parts.append(f"{mean:.2f} times that of {name_of(key)} ({models})")
     return " and ".join(parts)
