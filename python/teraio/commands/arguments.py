@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-import tempfile
 
 from teraio import verbosity
 from teraio.commands.program import Program
@@ -88,22 +87,3 @@ def program_of(options):
         teraio.Error: the options name no program, or one that does not exist.
     """
     return Program(program_words(options), is_module=bool(options.module))
-
-
-def check_output(option, path):
-    """Checks that a file can be written at `path`, a `pathlib.Path`.
-
-    Raises:
-        teraio.Error: it cannot. The message names `option`.
-    """
-    if path.is_dir():
-        raise Error(f"{option}: {path} is a directory, expected a file")
-    if not path.parent.is_dir():
-        raise Error(f"{option}: the directory {path.parent} does not exist: create it first")
-    try:
-        if path.exists():
-            path.open("ab").close()
-        if path.is_file() or not path.exists():  # replace_file() writes a file beside it first
-            tempfile.TemporaryFile(dir=path.resolve().parent).close()
-    except OSError as error:
-        raise Error(f"{option}: {path} cannot be written: {error.strerror}") from None

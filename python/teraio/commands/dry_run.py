@@ -4,12 +4,13 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from teraio.commands.arguments import Parser, check_output, program_of
+from teraio.commands.arguments import Parser, program_of
 from teraio.dry_run.options import add_script_options, check_script_options, dry_run_of
 from teraio.dry_run.trace_files import save_traces, trace_options
 from teraio.errors import Error
 from teraio.files.json_file import check_json
 from teraio.files.native_command import command_path
+from teraio.files.outputs import check_outputs
 from teraio.options import add_arguments, check, flag, parsed
 
 _EPILOG = """\
@@ -78,10 +79,10 @@ def _checked(options):
     from teraio.accelerator import load
 
     program = program_of(options)
+    inputs = [program.path, options.hardware, options.accelerator]
     options.accelerator = load(options.accelerator)
     check_script_options(options)
-    if options.save_trace:
-        check_output("--save-trace", Path(options.save_trace))
+    check_outputs({"--save-trace": options.save_trace}, inputs)
     check(vars(options), flag, "device_budget", "host_limit")
     if options.hardware:
         parsed("--hardware", check_json, options.hardware, "teraio-hardware/1")
@@ -91,7 +92,7 @@ def _checked(options):
 def _calibrate(options):
     from teraio.dry_run.calibration import calibrate
 
-    check_output("--calibrate", Path(options.calibrate))
+    check_outputs({"--calibrate": options.calibrate}, options.script[:1])
     calibrate(Path(options.calibrate))
     return 0
 

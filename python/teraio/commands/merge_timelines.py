@@ -1,9 +1,8 @@
 """`teraio merge-timelines`: timelines of runs and of torch.profiler in one file."""
 
-from pathlib import Path
-
-from teraio.commands.arguments import CommandParser, check_output
+from teraio.commands.arguments import CommandParser
 from teraio.errors import Error
+from teraio.files.outputs import check_outputs
 from teraio.files.timelines import merge_timelines
 
 
@@ -29,7 +28,7 @@ def merge(arguments):
     parser = command_parser()
     options = parser.parse_args(arguments)
     try:
-        check_output("--output", Path(options.output))
+        check_outputs({"--output": options.output}, options.files)
         merge_timelines(options.files, options.output)
     except (Error, OSError) as error:
         return parser.failure(error, 1)

@@ -19,6 +19,10 @@ class Program:
         words: the script's path or the module's name, then the arguments.
         is_module: whether the first word is a module's name, as after `python -m`.
 
+    Attributes:
+        path: the file of the script, of the module, or of the package that has the module. It may
+            be None.
+
     Raises:
         teraio.Error: the script or module does not exist.
     """
@@ -26,10 +30,7 @@ class Program:
     def __init__(self, words, is_module):
         self.name, *self.arguments = words
         self.is_module = is_module
-        if is_module:
-            _check_module(self.name)
-        else:
-            _check_script(self.name)
+        self.path = (_path_of_module if is_module else _path_of_script)(self.name)
 
     def run(self):
         """Runs the program to its end. What it raises passes through, SystemExit included.
@@ -69,23 +70,26 @@ class Program:
 _RUNNERS = {Program._run_module.__code__, Program._run_script.__code__}
 
 
-def _check_module(name):
+def _path_of_module(name):
     # Only the top-level package is checked: finding a submodule would execute the package's code.
     sys.path.insert(0, os.getcwd())
     try:
-        if importlib.util.find_spec(name.partition(".")[0]) is None:
+        spec = importlib.util.find_spec(name.partition(".")[0])
+        if spec is None:
             raise Error(f"no module named {name}: run in the folder that has it, or install it")
+        return spec.origin
     finally:
         sys.path.pop(0)
 
 
-def _check_script(name):
+def _path_of_script(name):
     if os.path.isdir(name):
         raise Error(f"the script {name} is a directory: expected a Python file")
     if not os.path.exists(name):
         raise Error(f"the script {name} does not exist: expected a Python file after the options")
     if not os.access(name, os.R_OK):
         raise Error(f"the script {name} cannot be read: expected the permission to read it")
+    return name
 
 
 def _new_main_module():

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from teraio.commands.arguments import CommandParser, check_output
+from teraio.commands.arguments import CommandParser
 from teraio.errors import Error
+from teraio.files.outputs import check_outputs
 from teraio.report.report import Report, save_results
 
 
@@ -45,7 +46,8 @@ def report(arguments):
         name = "results.md" if options.share else "report.html"
         page = Path(options.output or Path(options.directories[0]) / name)
         if options.output or page.parent.is_dir():  # else there is a better message
-            check_output("--output", page)
+            runs = [path for each in options.directories for path in Path(each).glob("*.json*")]
+            check_outputs({"--output": page}, runs)
         if options.share:
             save_results(options.directories[0], page)
         else:

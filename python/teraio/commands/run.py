@@ -8,10 +8,11 @@ import os
 import sys
 from pathlib import Path
 
-from teraio.commands.arguments import Parser, check_output, program_of, program_words
+from teraio.commands.arguments import Parser, program_of
 from teraio.commands.trial import Trial
 from teraio.errors import Error, MissingBudget
 from teraio.files.json_file import check_json
+from teraio.files.outputs import check_outputs
 from teraio.options import add_arguments, checked, flag, parsed
 from teraio.ranks import PLACEHOLDER, find_ranks
 
@@ -83,13 +84,13 @@ def _checked(options):
     Raises:
         teraio.Error: an option cannot be used, or no program is named.
     """
-    program_words(options)
+    program = program_of(options)
     ranks = find_ranks(options.local_rank, options.local_world_size)
     for name in ("report", "save_plan", "save_trace", "verify"):
         _check_ranks(name, getattr(options, name), ranks)
-    for name in ("report", *_OUTPUTS):
+    for name in ("plan", "report", *_OUTPUTS):
         setattr(options, name, ranks.named(getattr(options, name)))
-    _check_outputs(options)
+    _check_outputs(options, program)
     if options.timeline_steps is not None and not options.save_timeline:
         raise Error("--timeline-steps: no timeline is saved. Expected --save-timeline FILE too")
     if options.save_plan and options.policy == "on-demand":
@@ -97,7 +98,7 @@ def _checked(options):
             "--save-plan: there is no plan with --policy on-demand. Leave one of the two out"
         )
     session = checked(vars(options), flag)
-    return program_of(options), session | {"save_timeline": None, "status_line": not options.quiet}
+    return program, session | {"save_timeline": None, "status_line": not options.quiet}
 
 
 def _check_ranks(name, path, ranks):
@@ -109,15 +110,9 @@ def _check_ranks(name, path, ranks):
         )
 
 
-def _check_outputs(options):
-    files = {name: Path(path) for name in _OUTPUTS if (path := getattr(options, name))}
-    for name, path in files.items():
-        check_output(flag(name), path)
-    paths = [path.resolve() for path in files.values()]
-    for path in paths:
-        if paths.count(path) > 1:
-            names = ", ".join(map(flag, _OUTPUTS[:-1])) + " and " + flag(_OUTPUTS[-1])
-            raise Error(f"{path} is given twice: expected different files for {names}")
+def _check_outputs(options, program):
+    outputs = {flag(name): getattr(options, name) for name in _OUTPUTS}
+    check_outputs(outputs, [program.path, options.plan])
     if options.verify and Path(options.verify).exists():
         parsed("--verify", check_json, options.verify)
     if options.report:

@@ -205,6 +205,22 @@ def test_files_missing_or_not_writable(refused):
     assert "not a directory" in refused(*BUDGET, "--report", "train.py/report", "train.py")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--save-trace", "train.py", "train.py"),
+        ("--save-timeline", "train.py", "-m", "train"),
+        ("--verify", "train.py", "train.py"),
+        ("--save-trace", "plan.json", "--plan", "./plan.json", "train.py"),
+        ("--save-trace", "both.json", "--save-plan", "./both.json", "train.py"),
+    ],
+)
+def test_file_that_would_replace_another(refused, tmp_path, words):
+    (tmp_path / "plan.json").write_text('{"format": "teraio-plan/1"}')
+    line = refused(*BUDGET, *words)
+    assert f"{words[0]}: {words[1]} is given twice: expected a file that is neither" in line
+
+
 def test_file_of_hashes_that_is_none(refused, tmp_path):
     (tmp_path / "bits.json").write_text("not json")
     assert "--verify: bits.json cannot be read" in refused(
@@ -217,8 +233,6 @@ def test_options_that_do_not_go_together(refused, tmp_path):
     assert "--save-plan: there is no plan" in refused(*on_demand, "--save-plan", "p", "train.py")
     (tmp_path / "plan.json").write_text('{"format": "teraio-plan/1"}')
     assert "--plan: there is no plan" in refused(*on_demand, "--plan", "plan.json", "train.py")
-    files = ("--save-plan", "both.json", "--save-trace", "./both.json")
-    assert "expected different files" in refused(*BUDGET, *files, "train.py")
     steps = ("--timeline-steps", "3:5")
     assert "Expected --save-timeline" in refused(*BUDGET, *steps, "train.py")
     steps = ("--save-timeline", "timeline.json", "--timeline-steps", "5:3")
@@ -242,6 +256,7 @@ def test_refusal_and_help_need_no_torch(python, teraio_run, tmp_path):
     path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
     environment = os.environ | {"PYTHONPATH": path}
     assert "usage: teraio run" in teraio_run("--help", env=environment).out
+    (tmp_path / "train.py").touch()
     outcome = teraio_run("--device-budget", "x", "train.py", env=environment)
     assert "is not a size" in outcome.err and "torch" not in outcome.err
 

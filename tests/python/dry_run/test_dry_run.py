@@ -237,6 +237,8 @@ def test_plan_may_use_all_host_memory_of_the_machine(dry_run, llama, tmp_path):
         (["--device-budget", "lots"], '--device-budget: "lots" is not a size'),
         (["--host-limit", "40%"], '--host-limit: "40%" is not a size'),
         (["--save-trace", "nowhere/t.json"], "nowhere does not exist"),
+        (["--save-trace", "train.py"], "--save-trace: train.py is given twice"),
+        (["--calibrate", "train.py"], "--calibrate: train.py is given twice"),
         (["--assume", "train.py=1"], "expected VALUE or FILE:LINE=VALUE"),
         (["--assume", "often"], '"often" is neither a number nor true or false'),
     ],

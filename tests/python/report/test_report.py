@@ -291,6 +291,8 @@ def test_bad_input_is_refused_in_one_line(report, run_directory, tmp_path):
     assert "--nonsense" in refused("a", "--nonsense", code=2)
     assert "is a directory" in refused(run_directory, "--output", tmp_path)
     assert "missing does not exist" in refused(run_directory, "--output", "missing/page.html")
+    data = run_directory / "run.json"
+    assert f"{data} is given twice" in refused(run_directory, "--output", data)
     damaged = tmp_path / "damaged"
     shutil.copytree(run_directory, damaged)
     (damaged / "trace.json.gz").write_bytes(b"no gzip")

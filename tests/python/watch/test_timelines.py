@@ -236,6 +236,13 @@ def test_a_file_that_is_no_timeline_is_named(tmp_path):
         teraio.merge_timelines([tmp_path / "missing.json"], tmp_path / "merged.json")
 
 
+def test_a_merged_file_does_not_replace_a_timeline(warm_python, tmp_path):
+    (tmp_path / "own.json").write_text('{"baseTimeNanoseconds": 1, "traceEvents": []}')
+    words = ["merge-timelines", "own.json", "--output", "own.json"]
+    outcome = warm_python("-m", "teraio", *words)
+    assert outcome.code == 1 and "--output: own.json is given twice" in outcome.err
+
+
 def test_a_session_without_a_timeline_says_what_it_needs(tmp_path):
     with teraio.offload("40MB") as session, pytest.raises(teraio.Error, match="timeline_steps"):
         session.save_timeline(tmp_path / "timeline.json")
