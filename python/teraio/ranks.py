@@ -12,6 +12,7 @@ from teraio.errors import Error
 
 PLACEHOLDER = "{local_rank}"
 _RANK, _COUNT = "LOCAL_RANK", "LOCAL_WORLD_SIZE"
+_COUNT_MAX = 1024
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,10 @@ def find_ranks(local_rank=None, local_world_size=None):
         if value is None:
             raise Error(f"{other} is given and {name} is not: expected both")
     local_rank, count = (_number(*pair) for pair in zip(names, values, strict=True))
-    if local_rank >= max(count, 1):
+    if not 1 <= count <= _COUNT_MAX:
+        raise Error(f"{names[1]} is {count}: expected 1 to {_COUNT_MAX}")
+    if local_rank >= count:
         raise Error(f"{names[0]} is {local_rank}, expected less than {names[1]}, which is {count}")
-    if count == 0:
-        raise Error(f"{names[1]} is 0, expected 1 or more")
     return Ranks(local_rank, count)
 
 

@@ -41,6 +41,8 @@ def check_script_options(options):
 
     options.has_launcher = options.world_size is not None
     options.world_size = options.world_size if options.has_launcher else 1
+    if options.world_size < 1:
+        raise Error(f"--world-size is {options.world_size}: expected at least 1")
     if not 0 <= options.rank < options.world_size:
         raise Error(f"--rank is {options.rank}: expected 0 to {options.world_size - 1}")
     if options.steps is not None and options.steps < 2:

@@ -232,6 +232,7 @@ def test_plan_may_use_all_host_memory_of_the_machine(dry_run, llama, tmp_path):
     [
         (["--accelerator", "h99"], '"h99" is neither an accelerator file nor one of: a100-40gb, '),
         (["--rank", "2", "--world-size", "2"], "--rank is 2: expected 0 to 1"),
+        (["--world-size", "0"], "--world-size is 0: expected at least 1"),
         (["--hardware", "nowhere.json"], "nowhere.json does not exist"),
         (["--hardware", __file__], "cannot be read"),
         (["--device-budget", "lots"], '--device-budget: "lots" is not a size'),

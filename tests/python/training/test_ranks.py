@@ -39,7 +39,8 @@ def test_the_launchers_numbers_are_taken(no_launcher):
         ("2", "2", r"\$LOCAL_RANK is 2, expected less than \$LOCAL_WORLD_SIZE, which is 2"),
         ("-1", "2", r'\$LOCAL_RANK is "-1", expected a number'),
         ("0", "two", r'\$LOCAL_WORLD_SIZE is "two", expected a number'),
-        ("0", "0", r"\$LOCAL_WORLD_SIZE is 0, expected 1 or more"),
+        ("0", "0", r"\$LOCAL_WORLD_SIZE is 0: expected 1 to 1024"),
+        ("0", "3000000", r"\$LOCAL_WORLD_SIZE is 3000000: expected 1 to 1024"),
     ],
 )
 def test_numbers_that_cannot_be(no_launcher, rank, count, complaint):
