@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from teraio.directories import directories_of_ranks
 from teraio.errors import Error, MissingBudget
-from teraio.files.json_file import check_json
+from teraio.files.json_file import check_json, read_hashes
 from teraio.ranks import default_device, find_ranks
 from teraio.units import parse_seconds, parse_size, parse_write_budget
 
@@ -154,6 +154,12 @@ def _plan_file(path):
     return str(path)
 
 
+def _hashes_file(path):
+    if os.path.exists(path):
+        read_hashes(path)
+    return path
+
+
 @dataclass(frozen=True)
 class _Option:
     """What the signature of `offload` does not tell of an option.
@@ -182,7 +188,7 @@ _OPTIONS = {
     "policy": _Option(choices=("planned", "on-demand")),
     "recompute": _Option(choices=("off", "cheap", "all")),
     "effort": _Option(choices=("fast", "auto", "best")),
-    "verify": _Option("FILE", is_path=True),
+    "verify": _Option("FILE", _hashes_file, is_path=True),
     "report": _Option("DIR", is_path=True),
     "save_timeline": _Option("FILE", is_path=True),
     "timeline_steps": _Option("A:B", parse_steps),

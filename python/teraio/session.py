@@ -508,8 +508,9 @@ class Session:
         which keeps them alive.
 
         Raises:
-            teraio.Error: `verify` names a file, and hashes differ from those in it.
-            OSError: the file cannot be read or written.
+            teraio.Error: `verify` names a file, and hashes differ from those in it, or there are
+                none.
+            OSError: the file cannot be written.
         """
         return self._verification.hashes(self._hooks.loss_hashes(), self._hooks.optimizers())
 

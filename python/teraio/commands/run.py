@@ -11,9 +11,8 @@ from pathlib import Path
 from teraio.commands.arguments import Parser, program_of
 from teraio.commands.trial import Trial
 from teraio.errors import Error, MissingBudget
-from teraio.files.json_file import check_json
 from teraio.files.outputs import check_outputs
-from teraio.options import add_arguments, checked, flag, parsed
+from teraio.options import add_arguments, checked, flag
 from teraio.ranks import PLACEHOLDER, find_ranks
 
 _EPILOG = """\
@@ -113,8 +112,6 @@ def _check_ranks(name, path, ranks):
 def _check_outputs(options, program):
     outputs = {flag(name): getattr(options, name) for name in _OUTPUTS}
     check_outputs(outputs, [program.path, options.plan])
-    if options.verify and Path(options.verify).exists():
-        parsed("--verify", check_json, options.verify)
     if options.report:
         _check_output_directory("--report", Path(options.report))
 

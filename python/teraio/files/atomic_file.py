@@ -51,6 +51,20 @@ def replace_file(path, data, lasts=True, mode=0o666):
         _sync_directory(os.path.dirname(path) or ".")
 
 
+def replace_text(path, text):
+    """Replaces the content of a file by text, compressed if its name ends in .gz.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    data = text.encode()
+    if Path(path).suffix == ".gz":
+        import gzip
+
+        data = gzip.compress(data, mtime=0)
+    replace_file(path, data)
+
+
 def _status_of(path):
     try:
         return os.stat(path)

@@ -5,7 +5,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from teraio.files.atomic_file import replace_file
+from teraio.files.atomic_file import replace_text
 
 
 class _Document:
@@ -25,12 +25,7 @@ class _Document:
         Raises:
             OSError: the file cannot be written.
         """
-        data = self._text.encode()
-        if Path(path).suffix == ".gz":
-            import gzip
-
-            data = gzip.compress(data, mtime=0)
-        replace_file(path, data)
+        replace_text(path, self._text)
 
 
 class Trace(_Document):

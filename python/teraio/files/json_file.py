@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import zlib
 from pathlib import Path
 
@@ -62,3 +63,15 @@ def check_json(path, *expected_formats):
     if expected_formats and value.get("format") not in expected_formats:
         names = " or ".join(f'"{name}"' for name in expected_formats)
         raise Error(f'{path}: field "format": expected {names}')
+
+
+def read_hashes(path):
+    """Returns the dict in a file of hashes, from names to SHA-256 hashes in hex.
+
+    Raises:
+        teraio.Error: there is none. The message names the file.
+    """
+    hashes = read_json(path)
+    if not hashes or not all(re.fullmatch("[0-9a-f]{64}", str(each)) for each in hashes.values()):
+        raise Error(f"{path}: expected hashes, as `teraio run --verify` writes them")
+    return hashes

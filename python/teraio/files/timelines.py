@@ -6,14 +6,13 @@ ui.perfetto.dev opens.
 
 import contextlib
 import fcntl
-import gzip
 import json
 import os
 import tempfile
 from pathlib import Path
 
 from teraio.errors import Error
-from teraio.files.atomic_file import replace_file
+from teraio.files.atomic_file import replace_text
 from teraio.files.json_file import read_json
 
 
@@ -143,7 +142,4 @@ def _numbers_of_devices(events, used):
 def _write(document, path):
     events = ",\n  ".join(json.dumps(event) for event in document.pop("traceEvents"))
     header = "".join(f" {json.dumps(key)}: {json.dumps(document[key])},\n" for key in document)
-    data = f'{{\n{header} "traceEvents": [\n  {events}\n ]\n}}\n'.encode()
-    if Path(path).suffix == ".gz":
-        data = gzip.compress(data, mtime=0)
-    replace_file(path, data)
+    replace_text(path, f'{{\n{header} "traceEvents": [\n  {events}\n ]\n}}\n')

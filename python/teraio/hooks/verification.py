@@ -9,7 +9,8 @@ from pathlib import Path
 import torch
 
 from teraio.errors import Error
-from teraio.files.atomic_file import replace_file
+from teraio.files.atomic_file import replace_text
+from teraio.files.json_file import read_hashes
 
 
 class Verification:
@@ -32,8 +33,9 @@ class Verification:
             optimizers: the optimizers whose parameters, gradients and states are hashed.
 
         Raises:
-            teraio.Error: hashes differ from those in the file, or it is not a file of hashes.
-            OSError: the file cannot be read or written.
+            teraio.Error: hashes differ from those in the file, it is not a file of hashes, or
+                there are none.
+            OSError: the file cannot be written.
         """
         hashes = dict(loss_hashes)
         for number, optimizer in enumerate(optimizers):
@@ -43,15 +45,15 @@ class Verification:
         return hashes
 
     def _compare_or_write(self, hashes):
-        if not self._path.exists():
-            replace_file(self._path, (json.dumps(hashes, indent=1) + "\n").encode())
-            return
-        try:
-            expected = dict(json.loads(self._path.read_text()))
-        except (ValueError, TypeError):
+        if not hashes:
             raise Error(
-                f"{self._path} is not a file of hashes: expected one of an earlier run"
-            ) from None
+                f"nothing to compare with {self._path}: the run had no loss, parameter or "
+                "optimizer state. Verify a program that trains"
+            )
+        if not self._path.exists():
+            replace_text(self._path, json.dumps(hashes, indent=1) + "\n")
+            return
+        expected = read_hashes(self._path)
         names = sorted(expected.keys() | hashes.keys())
         differing = [name for name in names if expected.get(name) != hashes.get(name)]
         if differing:

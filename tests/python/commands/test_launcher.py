@@ -221,11 +221,26 @@ def test_file_that_would_replace_another(refused, tmp_path, words):
     assert f"{words[0]}: {words[1]} is given twice: expected a file that is neither" in line
 
 
-def test_file_of_hashes_that_is_none(refused, tmp_path):
-    (tmp_path / "bits.json").write_text("not json")
-    assert "--verify: bits.json cannot be read" in refused(
-        *BUDGET, "--verify", "bits.json", "train.py"
-    )
+@pytest.mark.parametrize(
+    "text, complaint",
+    [
+        ("not json", "bits.json cannot be read"),
+        ("[1]", "bits.json: expected a JSON object"),
+        ("{}", "bits.json: expected hashes, as `teraio run --verify` writes them"),
+        ('{"format": "teraio-trace/1"}', "bits.json: expected hashes"),
+    ],
+)
+def test_file_of_hashes_that_is_none(refused, tmp_path, text, complaint):
+    (tmp_path / "bits.json").write_text(text)
+    line = refused(*BUDGET, "--verify", "bits.json", "train.py")
+    assert f"--verify: {complaint}" in line
+
+
+def test_run_that_has_nothing_to_compare(warm_run, tmp_path):
+    (tmp_path / "train.py").touch()
+    outcome = warm_run(*BUDGET, "--verify", "bits.json", "train.py")
+    assert outcome.code == 1 and "nothing to compare with bits.json" in outcome.err
+    assert not (tmp_path / "bits.json").exists()
 
 
 def test_options_that_do_not_go_together(refused, tmp_path):

@@ -282,7 +282,7 @@ def test_interrupt_leaves_no_file_and_a_usable_process(warm_python, tmp_path):
 
 def test_verification_compares_losses_and_state_with_an_earlier_run(tmp_path):
     def run(budget, scale=1.0):
-        with teraio.offload(budget, ssd=tmp_path, verify=tmp_path / "bits.json") as session:
+        with teraio.offload(budget, ssd=tmp_path, verify=tmp_path / "bits.json.gz") as session:
             torch.manual_seed(0)
             layer = torch.nn.Linear(256, 256)
             optimizer = torch.optim.AdamW(layer.parameters())
