@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from teraio.directories import directories_of_ranks
 from teraio.errors import Error, MissingBudget
 from teraio.files.json_file import check_json, read_hashes
+from teraio.files.outputs import check_outputs
 from teraio.ranks import default_device, find_ranks
 from teraio.units import parse_seconds, parse_size, parse_write_budget
 
@@ -267,13 +268,14 @@ def _value(name, option, value):
     return parsed(name, option.parse, value)
 
 
-def checked(values, named=str):
+def checked(values, named=str, outputs=None, inputs=()):
     """Returns all options of a session as `session_of` needs them. It imports torch at the end, to
     look for a GPU.
 
     Args:
         values: a dict from arguments of `offload` to their values. Others have their defaults.
         named: a function from an argument's name to how the user knows it.
+        outputs, inputs: further files that are written and read; see check_outputs().
 
     Raises:
         teraio.Error: a value cannot be used. The message begins with what `named` returns.
@@ -286,6 +288,7 @@ def checked(values, named=str):
     }
     options = check(values, named, *values)
     _check_together(options, named)
+    _check_files(options, named, outputs or {}, inputs)
     options["ranks"] = ranks
     options["directories"] = (
         [[] for _ in ranks.all()]
@@ -298,6 +301,17 @@ def checked(values, named=str):
     if options["save_timeline"] and options["timeline_steps"] is None:
         options["timeline_steps"] = parse_steps("-3:")
     return options
+
+
+def _check_files(options, named, outputs, inputs):
+    inputs = [options["plan"], *inputs]
+    outputs = outputs | {named("save_timeline"): options["save_timeline"]}
+    verify = options["verify"]
+    if verify and os.path.exists(verify):
+        inputs.append(verify)
+    else:
+        outputs[named("verify")] = verify
+    check_outputs(outputs, inputs)
 
 
 def _check_budget(options, named):

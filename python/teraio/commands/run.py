@@ -11,7 +11,6 @@ from pathlib import Path
 from teraio.commands.arguments import Parser, program_of
 from teraio.commands.trial import Trial
 from teraio.errors import Error, MissingBudget
-from teraio.files.outputs import check_outputs
 from teraio.options import add_arguments, checked, flag
 from teraio.ranks import PLACEHOLDER, find_ranks
 
@@ -28,8 +27,8 @@ of its own.
 """
 
 
-# Files that the command writes.
-_OUTPUTS = ("save_trace", "save_plan", "save_timeline", "verify")
+# Files that the command writes, and the session does not.
+_OUTPUTS = ("save_trace", "save_plan")
 
 
 def command_parser():
@@ -87,16 +86,18 @@ def _checked(options):
     ranks = find_ranks(options.local_rank, options.local_world_size)
     for name in ("report", "save_plan", "save_trace", "verify"):
         _check_ranks(name, getattr(options, name), ranks)
-    for name in ("plan", "report", *_OUTPUTS):
+    for name in ("report", "save_timeline", "verify", *_OUTPUTS):
         setattr(options, name, ranks.named(getattr(options, name)))
-    _check_outputs(options, program)
+    if options.report:
+        _check_output_directory("--report", Path(options.report))
     if options.timeline_steps is not None and not options.save_timeline:
         raise Error("--timeline-steps: no timeline is saved. Expected --save-timeline FILE too")
     if options.save_plan and options.policy == "on-demand":
         raise Error(
             "--save-plan: there is no plan with --policy on-demand. Leave one of the two out"
         )
-    session = checked(vars(options), flag)
+    outputs = {flag(name): getattr(options, name) for name in _OUTPUTS}
+    session = checked(vars(options), flag, outputs, [program.path])
     return program, session | {"save_timeline": None, "status_line": not options.quiet}
 
 
@@ -107,13 +108,6 @@ def _check_ranks(name, path, ranks):
             f"{flag(name)}: {path} would be written by {ranks.count} ranks: "
             f"put {PLACEHOLDER} into its name"
         )
-
-
-def _check_outputs(options, program):
-    outputs = {flag(name): getattr(options, name) for name in _OUTPUTS}
-    check_outputs(outputs, [program.path, options.plan])
-    if options.report:
-        _check_output_directory("--report", Path(options.report))
 
 
 def _check_output_directory(option, path):

@@ -210,7 +210,7 @@ def test_files_missing_or_not_writable(refused):
     [
         ("--save-trace", "train.py", "train.py"),
         ("--save-timeline", "train.py", "-m", "train"),
-        ("--verify", "train.py", "train.py"),
+        ("--save-trace", "bits.json", "--verify", "./bits.json", "train.py"),
         ("--save-trace", "plan.json", "--plan", "./plan.json", "train.py"),
         ("--save-trace", "both.json", "--save-plan", "./both.json", "train.py"),
     ],

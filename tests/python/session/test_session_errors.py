@@ -113,6 +113,13 @@ def test_a_gpu_that_is_not_there(budget):
         ({"device_budget": "1GB", "ssd": "/proc"}, "/proc is not writable"),
         ({"device_budget": "1GB", "ssd": "/dev/shm"}, "which is memory"),
         ({"device_budget": "1GB", "plan": "/nowhere.json"}, "plan: /nowhere.json does not exist"),
+        ({"device_budget": "1GB", "save_timeline": "/nowhere/x"}, "save_timeline: the directory"),
+        ({"device_budget": "1GB", "save_timeline": "."}, "save_timeline: . is a directory"),
+        ({"device_budget": "1GB", "verify": "/nowhere/x"}, "verify: the directory /nowhere does"),
+        (
+            {"device_budget": "1GB", "verify": "both", "save_timeline": "./both"},
+            "save_timeline: both is given twice",
+        ),
     ],
 )
 def test_refused_before_anything_has_changed(arguments, message):
