@@ -14,7 +14,7 @@ from teraio.directories import directories_of_ranks
 from teraio.errors import Error, MissingBudget
 from teraio.files.json_file import check_json, read_hashes
 from teraio.files.outputs import check_outputs
-from teraio.ranks import default_device, find_ranks
+from teraio.ranks import default_device, find_ranks, path_text
 from teraio.units import parse_seconds, parse_size, parse_write_budget
 
 
@@ -63,7 +63,8 @@ def offload(
         write_budget: the most that plans may write to the drives, such as 2TB/day, 80GB/hour or
             5GB/iteration. Iterations on demand (the first ones, and those that deviate from the
             profile) are not limited.
-        device: cpu, cuda (a rank's own GPU) or cuda:1 (default: a GPU, if this machine has one).
+        device: cpu, cuda (a rank's own GPU) or cuda:1 (default: a GPU, if this machine has one). It
+            is text or a `torch.device`.
         plan: a plan to execute instead of making one. If it exceeds the write budget, another one
             is made.
         policy: planned (default), or on-demand for migration without a plan.
@@ -150,6 +151,12 @@ def _budget(text):
     return text
 
 
+def _directories(paths):
+    if paths is False:
+        return False
+    return [path_text(path) for path in (paths if isinstance(paths, (list, tuple)) else [paths])]
+
+
 def _plan_file(path):
     check_json(path, "teraio-plan/1", "teraio-plan/2")
     return str(path)
@@ -168,7 +175,7 @@ class _Option:
     Attributes:
         metavar: the name of its value in `--help`.
         parse: a function that returns its value for the core, and raises teraio.Error for another.
-        choices: all values, if they are few.
+        choices: all values but the default, if they are few.
         repeats: whether it may be given several times.
         is_path: whether "{local_rank}" in it stands for the rank's number.
     """
@@ -182,23 +189,29 @@ class _Option:
 
 _OPTIONS = {
     "device_budget": _Option("SIZE", _budget),
-    "ssd": _Option("DIR", repeats=True),
+    "ssd": _Option("DIR", _directories, repeats=True),
+    "device": _Option(parse=str),  # also a torch.device
     "host_limit": _Option("SIZE", parse_size),
     "write_budget": _Option("RATE", parse_write_budget),
     "plan": _Option("FILE", _plan_file, is_path=True),
     "policy": _Option(choices=("planned", "on-demand")),
     "recompute": _Option(choices=("off", "cheap", "all")),
     "effort": _Option(choices=("fast", "auto", "best")),
+    "verify_replays": _Option(choices=(True, False)),
     "verify": _Option("FILE", _hashes_file, is_path=True),
     "report": _Option("DIR", is_path=True),
     "save_timeline": _Option("FILE", is_path=True),
     "timeline_steps": _Option("A:B", parse_steps),
     "ssd_capacity": _Option("SIZE", parse_size),
+    "checksum": _Option(choices=(True, False)),
     "io_timeout": _Option("SECONDS", parse_seconds),
+    "plans_in_background": _Option(choices=(True, False)),
+    "status_line": _Option(choices=(True, False)),
     "local_rank": _Option("N"),
     "local_world_size": _Option("N"),
 }
 _PLAIN = _Option()
+_DEFAULTS = {name: each.default for name, each in inspect.signature(offload).parameters.items()}
 
 
 def flag(name):
@@ -216,7 +229,7 @@ def add_arguments(parser, *names, **helps):
     """
     for name in names:
         option = _OPTIONS.get(name, _PLAIN)
-        default = inspect.signature(offload).parameters[name].default
+        default = _DEFAULTS[name]
         words = {"help": helps.get(name, _help_of(name)).replace("%", "%%")}
         if default is False:
             words["action"] = "store_true"
@@ -256,16 +269,17 @@ def check(values, named, *names):
     Raises:
         teraio.Error: a value cannot be used. The message begins with what `named` returns.
     """
-    return {name: _value(named(name), _OPTIONS.get(name, _PLAIN), values[name]) for name in names}
+    return {name: _value(name, named(name), values[name]) for name in names}
 
 
-def _value(name, option, value):
+def _value(name, known_as, value):
+    option = _OPTIONS.get(name, _PLAIN)
+    if value is None and _DEFAULTS[name] is None:
+        return None
     if option.choices and value not in option.choices:
-        expected = ", ".join(option.choices)
-        raise Error(f'{name}: "{value}" is not known: expected one of {expected}')
-    if value is None or option.parse is None:
-        return value
-    return parsed(name, option.parse, value)
+        expected = ", ".join(map(str, option.choices))
+        raise Error(f'{known_as}: "{value}" is not known: expected one of {expected}')
+    return parsed(known_as, option.parse, value) if option.parse else value
 
 
 def checked(values, named=str, outputs=None, inputs=()):
@@ -280,11 +294,12 @@ def checked(values, named=str, outputs=None, inputs=()):
     Raises:
         teraio.Error: a value cannot be used. The message begins with what `named` returns.
     """
-    arguments = inspect.signature(offload).parameters
-    values = {name: values.get(name, each.default) for name, each in arguments.items()}
+    values = {name: values.get(name, default) for name, default in _DEFAULTS.items()}
     ranks = find_ranks(values["local_rank"], values["local_world_size"])
     values |= {
-        name: ranks.named(values[name]) for name, option in _OPTIONS.items() if option.is_path
+        name: parsed(named(name), ranks.named, values[name])
+        for name, option in _OPTIONS.items()
+        if option.is_path
     }
     options = check(values, named, *values)
     _check_together(options, named)
@@ -296,7 +311,8 @@ def checked(values, named=str, outputs=None, inputs=()):
         else directories_of_ranks(options["ssd"], ranks)
     )
     options["plans_in_background"] = _plans_in_background(options["plans_in_background"])
-    options["device"] = options["device"] or default_device()
+    if options["device"] is None:
+        options["device"] = default_device()
     _check_budget(options, named)
     if options["save_timeline"] and options["timeline_steps"] is None:
         options["timeline_steps"] = parse_steps("-3:")

@@ -23,8 +23,12 @@ class Ranks:
     count: int = 1
 
     def named(self, path):
-        """Returns `path`, a string or None, with this rank's number in its placeholders."""
-        return path and str(path).replace(PLACEHOLDER, str(self.local_rank))
+        """Returns a path as text, with this rank's number in its placeholders. None stays None.
+
+        Raises:
+            teraio.Error: `path` is not a path.
+        """
+        return None if path is None else path_text(path).replace(PLACEHOLDER, str(self.local_rank))
 
     def share_of(self, size_bytes):
         """Returns one rank's share of a size in bytes."""
@@ -33,6 +37,17 @@ class Ranks:
     def all(self):
         """Returns the `Ranks` of every process, in the order of their numbers."""
         return [Ranks(local_rank, self.count) for local_rank in range(self.count)]
+
+
+def path_text(path):
+    """Returns a path as text.
+
+    Raises:
+        teraio.Error: `path` is not a path.
+    """
+    if not isinstance(path, (str, os.PathLike)) or not str(path):
+        raise Error(f'"{path}" is not a path: expected text that is not empty, or a Path')
+    return str(path)
 
 
 def find_ranks(local_rank=None, local_world_size=None):

@@ -387,7 +387,12 @@ class Session:
         - `device_peak_bytes`: the most device memory that PyTorch's allocations took.
         - `op_count`: the number of ops. `planned_op_count`: those that followed a plan.
         - `pattern`: the `id` of the iteration's pattern (`patterns()`), or 0.
+
+        Raises:
+            teraio.Error: `first` is not the index of an iteration.
         """
+        if not hasattr(first, "__index__") or first < 0:
+            raise Error(f'the first iteration is "{first}": expected an index such as 0')
         return self._core.iterations(first)
 
     def patterns(self):

@@ -59,7 +59,7 @@ def parse_seconds(text):
         teraio.Error: `text` is not a number from 0.001 to 1,000,000.
     """
     try:
-        seconds = float(text)
+        seconds = math.nan if isinstance(text, bool) else float(text)
     except (TypeError, ValueError):
         seconds = math.nan
     if not 0.001 <= seconds <= 1_000_000:

@@ -83,7 +83,9 @@ def _checked(options):
     options.accelerator = load(options.accelerator)
     check_script_options(options)
     check_outputs({"--save-trace": options.save_trace}, inputs)
-    check(vars(options), flag, "device_budget", "host_limit")
+    check(vars(options), flag, "device_budget")
+    if options.host_limit is not None:
+        check(vars(options), flag, "host_limit")
     if options.hardware:
         parsed("--hardware", check_json, options.hardware, "teraio-hardware/1")
     return program

@@ -11,7 +11,7 @@ from pathlib import Path
 from teraio.commands.arguments import Parser, program_of
 from teraio.commands.trial import Trial
 from teraio.errors import Error, MissingBudget
-from teraio.options import add_arguments, checked, flag
+from teraio.options import add_arguments, checked, flag, parsed
 from teraio.ranks import PLACEHOLDER, find_ranks
 
 _EPILOG = """\
@@ -87,7 +87,7 @@ def _checked(options):
     for name in ("report", "save_plan", "save_trace", "verify"):
         _check_ranks(name, getattr(options, name), ranks)
     for name in ("report", "save_timeline", "verify", *_OUTPUTS):
-        setattr(options, name, ranks.named(getattr(options, name)))
+        setattr(options, name, parsed(flag(name), ranks.named, getattr(options, name)))
     if options.report:
         _check_output_directory("--report", Path(options.report))
     if options.timeline_steps is not None and not options.save_timeline:

@@ -1,6 +1,9 @@
 """Pinning: a tensor stays on the device while code uses its bytes without an operator."""
 
+import torch
+
 from teraio import core
+from teraio.errors import Error
 
 
 class Pin:
@@ -43,7 +46,10 @@ def pin(tensor):
         A `Pin`, which is a context manager and has `release()`.
 
     Raises:
+        teraio.Error: `tensor` is neither.
         torch.OutOfMemoryError: the device budget has no room for the tensor.
         RuntimeError: the tensor could not be read from its tier.
     """
+    if not isinstance(tensor, (torch.Tensor, torch.UntypedStorage, torch.TypedStorage)):
+        raise Error(f'"{tensor}" cannot be pinned: expected a tensor or a storage')
     return Pin(tensor)

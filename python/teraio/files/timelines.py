@@ -23,14 +23,17 @@ def merge_timelines(paths, output):
     (`profile.export_chrome_trace`), of one process or of several on one machine.
 
     Args:
-        paths: the files to merge; compressed if the name ends in .gz.
+        paths: a list of the files to merge; compressed if the name ends in .gz.
         output: the path of the merged file, which is compressed if its name ends in .gz.
 
     Raises:
-        teraio.Error: a file is not a timeline.
+        teraio.Error: a file is not a timeline, or none is given.
         OSError: a file cannot be written.
     """
-    documents = [_read(path) for path in paths]
+    is_list = not isinstance(paths, (str, os.PathLike))
+    documents = [_read(path) for path in paths] if is_list else []
+    if not documents:
+        raise Error(f'the timelines to merge are "{paths}": expected a list of one or more paths')
     _write(_merged(documents), output)
 
 

@@ -202,6 +202,7 @@ def test_files_missing_or_not_writable(refused):
     assert "no does not exist" in refused(*BUDGET, "--save-plan", "no/plan.json", "train.py")
     assert "/proc/x cannot" in refused(*BUDGET, "--save-trace", "/proc/x", "train.py")
     assert "is a directory" in refused(*BUDGET, "--save-trace", ".", "train.py")
+    assert '--save-trace: "" is not a path' in refused(*BUDGET, "--save-trace", "", "train.py")
     assert "not a directory" in refused(*BUDGET, "--report", "train.py/report", "train.py")
 
 

@@ -45,6 +45,17 @@ def test_defaults_are_those_of_python():
         ({"write_budget": "2TB"}, '"2TB" is not a write budget'),
         ({"timeline_steps": "5:3"}, 'the steps of the timeline are "5:3"'),
         ({"plan": "/nowhere.json"}, "/nowhere.json does not exist"),
+        ({"host_limit": None}, '"None" is not a size'),
+        ({"ssd_capacity": None}, '"None" is not a size'),
+        ({"checksum": "no"}, '"no" is not known: expected one of True, False'),
+        ({"plans_in_background": "no"}, '"no" is not known: expected one of True, False'),
+        ({"io_timeout": True}, '"True" is not a number of seconds'),
+        ({"report": 5}, '"5" is not a path: expected text that is not empty, or a Path'),
+        ({"verify": ""}, '"" is not a path'),
+        ({"ssd": 5}, '"5" is not a path'),
+        ({"ssd": True}, '"True" is not a path'),
+        ({"ssd": [""]}, '"" is not a path'),
+        ({"ssd": [None]}, '"None" is not a path'),
     ],
 )
 @pytest.mark.parametrize("named", [str, flag])

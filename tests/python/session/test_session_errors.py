@@ -107,6 +107,8 @@ def test_a_gpu_that_is_not_there(budget):
         ({"device_budget": "1GB", "policy": "guess"}, '"guess" is not known'),
         ({"device_budget": "1GB", "device": "tpu"}, '"tpu" is not supported'),
         ({"device_budget": "1GB", "device": "cuda:x"}, '"cuda:x" is not supported'),
+        ({"device_budget": "1GB", "device": torch.device("meta")}, '"meta" is not supported'),
+        ({"device_budget": "1GB", "device": 0}, '"0" is not supported'),
         ({}, "device_budget is missing"),
         ({"device_budget": "1GB", "ssd": "/nowhere"}, "/nowhere does not exist"),
         ({"device_budget": "1GB", "ssd": False}, "there is no tier to offload tensors to"),
@@ -128,6 +130,18 @@ def test_refused_before_anything_has_changed(arguments, message):
         teraio.offload(**arguments)
     assert "\n" not in str(failure.value)
     assert torch.Tensor.numpy is allocate
+
+
+def test_a_device_of_pytorch_is_one():
+    with budgets.offload("64MB", device=torch.device("cpu")):
+        assert matmul(8) == 512
+
+
+def test_arguments_of_other_functions_are_checked():
+    with pytest.raises(teraio.Error, match='"5" cannot be pinned: expected a tensor'):
+        teraio.pin(5)
+    with pytest.raises(teraio.Error, match='the first iteration is "-1": expected an index'):
+        teraio.offload("1GB").iterations(-1)
 
 
 def test_option_that_the_core_does_not_know():

@@ -232,6 +232,9 @@ def test_a_file_that_is_no_timeline_is_named(tmp_path):
         teraio.merge_timelines([timeline], tmp_path / "merged.json")
     with pytest.raises(teraio.Error, match='trace.json: field "traceEvents": expected a list'):
         teraio.merge_timelines([trace], tmp_path / "merged.json")
+    for none in ([], "tl.json"):
+        with pytest.raises(teraio.Error, match="expected a list of one or more paths"):
+            teraio.merge_timelines(none, tmp_path / "merged.json")
     with pytest.raises(teraio.Error, match="missing.json does not exist"):
         teraio.merge_timelines([tmp_path / "missing.json"], tmp_path / "merged.json")
 
