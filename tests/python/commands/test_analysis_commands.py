@@ -110,6 +110,20 @@ def test_characterize_refuses_what_it_cannot_use(teraio, small, tmp_path):
     assert f"{small[1]}: cannot make this folder" in said
 
 
+def test_figures_of_what_is_no_file_of_tables(python, tmp_path):
+    (tmp_path / "text.json").write_text("no tables")
+    (tmp_path / "other.json").write_text("{}")
+    for words, complaint in (
+        ([], "the following arguments are required: TABLES.json"),
+        (["nope.json"], "teraio: nope.json does not exist"),
+        (["text.json"], "teraio: text.json cannot be read"),
+        (["other.json"], 'teraio: other.json: field "format": expected teraio-characterization/1'),
+    ):
+        outcome = python("-m", "teraio_figures", *words)
+        assert outcome.code == 2 and complaint in outcome.err, outcome
+        assert "Traceback" not in outcome.err
+
+
 def test_without_matplotlib_the_tables_are_there_and_one_line_says_why_figures_are_not(
     execute, small, tmp_path, python_without_matplotlib
 ):
