@@ -8,7 +8,7 @@ from teraio import core
 # The number of times that steps which take turns have repeated when they are known to go on so.
 _TURNS_MIN = 2
 # The number of steps after which their mean is predicted, even if none has repeated.
-STEPS_MIN = 4
+_STEPS_MIN = 4
 # The number of patterns that are kept.
 _PATTERNS_MAX = 8
 
@@ -123,7 +123,7 @@ class PatternLog:
         """Returns the `Pattern`s that are predicted, the most frequent first."""
         if self.has_repeated():
             return [self._last]
-        if not self._is_mean_wanted and self.step_count < STEPS_MIN:
+        if not self._is_mean_wanted and self.step_count < _STEPS_MIN:
             return []
         return sorted(self._patterns.values(), key=lambda each: -each.step_count)
 

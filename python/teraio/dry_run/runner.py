@@ -9,7 +9,7 @@ from teraio import core
 from teraio.dry_run.collectives import Links
 from teraio.dry_run.fake_modes import FakeModes
 from teraio.dry_run.group_of_one import GroupOfOne
-from teraio.dry_run.patterns import STEPS_MIN, PatternLog
+from teraio.dry_run.patterns import PatternLog
 from teraio.dry_run.roofline import Roofline
 from teraio.dry_run.saved_files import SavedFiles
 from teraio.errors import Error
@@ -20,6 +20,8 @@ from teraio.hooks.verification import state_tensors
 # The number of steps of each optimizer in which an iteration must repeat. It suffices for two of
 # the longest iterations that the observer can find, and for the steps before them.
 _STEPS_MAX = 24
+# The number of steps after which one has repeated in most scripts: the first one differs.
+_STEPS_USUAL = 3
 
 
 class _StepsKnown(BaseException):
@@ -114,6 +116,16 @@ def _process_groups(world_size, rank, modes, has_launcher):
     return FakeProcessGroup(world_size, rank, modes)
 
 
+def _too_few(step_count):
+    """Returns the message about a script that has ended early."""
+    if step_count == 0:
+        ended = ", and no optimizer step was seen"
+    else:
+        steps = "step" if step_count == 1 else "steps"
+        ended = f" after {step_count} optimizer {steps}, before a step had repeated"
+    return f"the script ended{ended}: let it run at least {max(_STEPS_USUAL, step_count + 1)}"
+
+
 class DryRun:
     """Executes one program on fake tensors, as rank `rank` of `world_size` on an accelerator.
 
@@ -198,10 +210,7 @@ class DryRun:
         self.has_mapped_files = modes.has_mapped
         self.unmovable_peak_bytes = modes.ops.unmovable_peak_bytes
         if not self._is_trial and not self.log.patterns():
-            raise Error(
-                f"the script ended after {self.log.step_count} optimizer steps, before a step had "
-                f"repeated: let it run at least {STEPS_MIN}"
-            )
+            raise Error(_too_few(self.log.step_count))
 
     def _links(self):
         return Links(self.accelerator, self.world_size)

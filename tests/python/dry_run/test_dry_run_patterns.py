@@ -168,3 +168,17 @@ def test_too_few_steps_are_refused(dry_run, program):
     outcome = dry_run("--steps", "1", program("aaa"))
     assert outcome.code == 2
     assert "--steps is 1: expected at least 2" in outcome.err
+
+
+@pytest.mark.parametrize(
+    "letters, complaint",
+    [
+        ("a", "after 1 optimizer step, before a step had repeated: let it run at least 3"),
+        ("abc", "after 3 optimizer steps, before a step had repeated: let it run at least 4"),
+    ],
+)
+def test_a_script_that_ends_early_is_told_how_many_steps_suffice(
+    dry_run, program, letters, complaint
+):
+    outcome = dry_run(program(letters))
+    assert (outcome.code, outcome.err) == (1, f"teraio dry-run: the script ended {complaint}\n")
