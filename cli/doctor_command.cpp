@@ -1,5 +1,4 @@
-// `teraio doctor`: directories what the directories and drives of this machine support, and what
-// limits them.
+// `teraio doctor`: what the directories and drives of this machine support, and what limits them.
 #include <fmt/format.h>
 #include <sys/resource.h>
 

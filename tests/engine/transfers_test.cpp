@@ -294,7 +294,6 @@ TEST(Offload, APlanChangesTheTierAtAUse) {
   }
 }
 
-// Without a use: from host memory over the device to the drives, as its reads end.
 TEST_F(OffloadTest, APlannedDropWithoutACopyIsAWrite) {
   program_.plan.migrations.clear();
   program_.drop(0, 1);

@@ -82,14 +82,6 @@ class StepSequences : public ::testing::TestWithParam<uint64_t> {
   std::vector<Planned> patterns;
 };
 
-TEST_P(StepSequences, StepsOfOnePatternAreItsSteadyState) {
-  for (size_t i = 0; i < patterns.size(); ++i) {
-    const simulate::StepSequence sequence = joined({i, i, i});
-    EXPECT_EQ(sequence.plan.migrations.size(), 3 * patterns[i].plan.migrations.size());
-    EXPECT_EQ(sequence.trace.ops.size(), 3 * patterns[i].trace.ops.size());
-  }
-}
-
 TEST_P(StepSequences, AnyOrderIsLegalAndRuns) {
   testing::Random random(GetParam());
   for (int round = 0; round < 4; ++round) {

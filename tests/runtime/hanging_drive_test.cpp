@@ -218,8 +218,7 @@ TEST_F(HangingDrive, MemoryThatItMayUseIsNamedWhereMemoryIsShort) {
   EXPECT_THAT(status.message(), HasSubstr("are in use by drives that do not answer"));
 }
 
-// --- Runtime
-// --------------------------------------------------------------------------------------
+// --- Runtime ------------------------------------------------------------------------------------
 
 TEST(HangingDriveOfARuntime, AHandlerRunsWithoutTheLockAndTheOpGoesOn) {
   ScriptedInterrupt interrupt;

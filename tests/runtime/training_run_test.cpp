@@ -67,16 +67,6 @@ TEST_F(TrainingRunTest, ADeviceThatIsNotThereEndsTheOpening) {
   EXPECT_EQ(open().message(), "no such device");
 }
 
-TEST_F(TrainingRunTest, ADriveThatCannotBeOpenedEndsTheOpening) {
-  options_.ssd_directories = {drive_.directory() / "absent"};
-  EXPECT_THAT(open().message(), HasSubstr("absent"));
-}
-
-TEST_F(TrainingRunTest, APlanFileThatIsNotThereEndsTheOpening) {
-  options_.plan_path = drive_.directory() / "absent.json";
-  EXPECT_THAT(open().message(), HasSubstr("absent.json"));
-}
-
 TEST_F(TrainingRunTest, TheUserMayInterruptTheOpening) {
   options_.cache_directory = drive_.cache() / "empty";  // so that the drive is measured
   framework_->is_interrupted_while_opening = true;

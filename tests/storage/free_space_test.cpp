@@ -25,15 +25,6 @@ TEST(FreeSpace, TakesTheBestFit) {
   EXPECT_THAT(space.take(20), ElementsAre(ByteRange{15, 20}));
 }
 
-TEST(FreeSpace, JoinsNeighbours) {
-  FreeSpace space(30);
-  const ByteRange a = space.take(10)[0], b = space.take(10)[0], c = space.take(10)[0];
-  space.give_back(a);
-  space.give_back(c);
-  space.give_back(b);
-  EXPECT_THAT(space.take(30), ElementsAre(ByteRange{0, 30}));
-}
-
 TEST(FreeSpace, PutsTogetherWhatIsScattered) {
   FreeSpace space(40);
   const ByteRange a = space.take(10)[0];
@@ -69,15 +60,6 @@ TEST(FreeSpace, AnExactRangeLeavesWhatIsAroundIt) {
   EXPECT_THROW(space.take_exactly({40, 1}), InvariantError);
   space.give_back({40, 20});
   space.take_exactly({40, 20});
-}
-
-TEST(FreeSpace, AnExactRangeThatIsPartlyTakenIsABrokenInvariant) {
-  FreeSpace space(100);
-  space.take_exactly({40, 20});
-  EXPECT_THROW(space.take_exactly({30, 11}), InvariantError);
-  EXPECT_THROW(space.take_exactly({59, 10}), InvariantError);
-  EXPECT_THROW(space.take_exactly({90, 11}), InvariantError);
-  EXPECT_EQ(space.free_bytes(), 80);
 }
 
 // No byte is in use twice and the sums agree, over a long random sequence.

@@ -79,12 +79,5 @@ TEST(Striping, ASmallExtentIsSplitOnlyWhenNoDriveHasRoomForIt) {
   EXPECT_EQ(striping.take(io::kBlockBytes), std::nullopt);
 }
 
-TEST(Striping, LaterWeightsChangeLaterExtents) {
-  Striping striping({64 * kMiB, 64 * kMiB});
-  EXPECT_EQ((*striping.take(8 * kMiB))[0].size_bytes, 4 * kMiB);
-  striping.set_weight(0, 3.0);
-  EXPECT_EQ((*striping.take(8 * kMiB))[0].size_bytes, 6 * kMiB);
-}
-
 }  // namespace
 }  // namespace teraio::storage
