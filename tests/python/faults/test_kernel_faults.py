@@ -81,33 +81,6 @@ def test_a_file_system_whose_daemon_is_killed(folder):
     assert done.stdout.count("loss") == 2
 
 
-# Kills the training when its drive has less room, and prints what is free before and
-# after it, in blocks. The kernel ends the rings of a killed process, which hold its
-# files, on a thread of its own: that may take a moment.
-KILLED = (
-    DRIVE.format(folder="{folder}", size=128, room=140, options="")
-    + """
-free() {{ stat --file-system --format=%f {folder}/below; }}
-all=$(free)
-"$@" > {folder}/output & process=$!
-until [ $(free) -lt $((all - 4096)) ]; do kill -0 $process; done
-kill -9 $process
-wait $process || true
-for moment in $(seq 100); do [ $(free) = $all ] || sleep .1; done
-echo $all $(free)
-exit
-"""
-)
-
-
-def test_a_killed_training_leaves_no_room_taken(folder):
-    done = train(folder, "8MB", folder / "below", SMALL, KILLED.format(folder=folder))
-    assert done.returncode == 0, done
-    all_blocks, free_blocks = done.stdout.split()
-    assert all_blocks == free_blocks
-    assert "parameters" not in (folder / "output").read_text()
-
-
 @pytest.fixture
 def control_group(tmp_path):
     """Gives a command that puts a shell into a new control group with a limit."""

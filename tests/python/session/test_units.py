@@ -39,7 +39,7 @@ def test_seconds():
     assert parse_seconds("1e6") == 10**15
 
 
-@pytest.mark.parametrize("text", ["", "0.0009", "1000001", "inf", "nan", "1 s", None])
+@pytest.mark.parametrize("text", ["", "0.0009", "1000001", "-1", "inf", "nan", "soon", "1 s", None])
 def test_not_seconds(text):
     with pytest.raises(Error, match="is not a number of seconds: expected 0.001 to 1000000"):
         parse_seconds(text)

@@ -7,7 +7,6 @@ import sys
 
 import titan_on_cpus  # noqa: F401  first: it stands for a GPU when TorchTitan is imported
 from titan_training import STEPS, make_folder, train
-from torchtitan.distributed.activation_checkpoint import FullAC
 from torchtitan.models.common.attention import ScaledDotProductAttention
 from torchtitan.models.llama3.config_registry import llama3_debugmodel
 
@@ -17,14 +16,6 @@ SAVED_STEPS = 4
 
 def one_process(config):
     config.activation_checkpoint = None
-
-
-def full_checkpointing(config):
-    config.activation_checkpoint = FullAC.Config()
-
-
-def selective_checkpointing(config):
-    pass  # TorchTitan's default
 
 
 def compiled(config):
@@ -62,8 +53,6 @@ def pipeline(config):
 
 WAYS = {
     "one process": one_process,
-    "full checkpointing": full_checkpointing,
-    "selective checkpointing": selective_checkpointing,
     "compiled": compiled,
     "saved": saved,
     "resumed": resumed,
